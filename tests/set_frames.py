@@ -81,7 +81,7 @@ def shown(name: str) -> str:
 def vectors() -> str:
     return (
         "Two frames of a session, the second from when it had gone on, in base64; and their lines, joined.\n"
-        f"The first `chain` is over `{UID} 1 0 -1 2 0 2 0 -`, LF and the payload.\n\n"
+        f"The first `chain` is over `1 {UID} 1 0 -1 2 0 2 0 0 -`, LF and the payload.\n\n"
         f"{shown('plain')}\nThe same with the bytes of its log:\n\n"
         f"{shown('bytes')}\nAnd a frame that says that it was removed:\n\n{shown('removed')}"
     )

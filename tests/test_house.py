@@ -39,7 +39,7 @@ ROOMS = {
         "folder of events",
     ),
     "ask": Budget(
-        4_990,
+        5_025,
         21,
         "a question each; marks of sessions; what a filter chooses, what lists are sorted by, worked out beforehand; "
         "the newest looked into one by one; rows of files",
@@ -51,8 +51,8 @@ ROOMS = {
         "that faces show beside each other; amounts of charts, and the SQL of every number",
     ),
     "cli": Budget(
-        19_620,
-        126,
+        19_875,
+        130,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
         "watched folders; files of pages; drift, named alike; keys of a context; what to do where a list is empty; "
@@ -60,29 +60,29 @@ ROOMS = {
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(
-        7_870,
+        7_875,
         34,
         "facts of events and their words, titles, prices, projects, secrets with 150 kinds, words that tell them; "
         "values held packed; sections of summaries",
     ),
     "exchange": Budget(
-        3_575,
+        3_760,
         13,
-        "copies, merges, imports; what a row is, the schema says; texts of files; frames, with the bytes of logs",
+        "copies, merges, imports ready for the index; what a row is, the schema says; texts of files; frames and bytes",
     ),
     "export": Budget(
         3_095, 18, "other programs' logs, restored as their files or folders were, or written; masked lines"
     ),
     "ingest": Budget(
-        7_085,
+        7_135,
         30,
         "from files to batches; subagents that a log reports are read along, or lent later; databases that "
         "live, also in a moment, and may be odd, documents that are written anew, folders that read as one "
-        "log, out of which no name leads; drift, and cases of it; results in files",
+        "log, out of which no name leads; drift, and cases of it; results in files; imports derived as they come",
     ),
     "mcp": Budget(1_640, 9, "nine tools, the protocol, and answers as text and as fields, masked alike"),
     "nouns": Budget(
-        4_130,
+        4_235,
         10,
         "most of it is errors.py, which has every message; amounts as people read them; stand-ins for late imports",
     ),
@@ -91,34 +91,35 @@ ROOMS = {
         11,
         "git and the one place that starts it, the registry of stores, the move of the home, the key of masks",
     ),
-    "runs": Budget(3_340, 14, "a run from its prompt to its stored end, and the reasons for its order"),
+    "runs": Budget(3_350, 14, "a run from its prompt to its stored end, and the reasons for its order"),
     "search": Budget(785, 3, "hits with their excerpts, and the words that near ones have, names of files"),
     "store": Budget(
-        13_785,
+        13_850,
         51,
         "the file, or one that takes its place, a reader a thread, its tables, chunks made of another log's, stores of "
         "before in memory, one filter; texts of files and of sections; what people set in contexts; "
-        "what is around a record",
+        "what is around a record; another store beside it",
     ),
     "workspace": Budget(
-        13_660,
+        13_680,
         70,
         "history of other machines; what faces ask, outlines in columns, blocks that faces draw, the fields of every "
         "question, pages with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed; "
         "contexts; ended runs that are not stored; a reader for others; images in records, subagents by their calls",
     ),
     "sync": Budget(
-        2_000,
-        15,
+        2_135,
+        17,
         "what may leave the machine: the rule, the choice, texts without its names, a count of it; two machines: the "
         "plan, the words, ssh, files that are sealed",
     ),
+    "server": Budget(1_275, 10, "a team's server: its PostgreSQL, who comes in, walls between organisations, answers"),
     "web": Budget(
-        3_585,
+        3_595,
         26,
         "pages: who may see them, how they are served, a module for each kind; edits, and code in its colours; "
         "one in a file; charts, and what is behind a number; two sides compared; answers that are kept; "
-        "sessions that are followed; prompts that are sent",
+        "sessions that are followed; prompts that are sent; templates compiled once",
     ),
 }
 """A move between rooms changes both rows in one commit; any other rise changes the reason."""

@@ -37,7 +37,7 @@ ROOMS = {
     "ingest": "work", "runs": "work", "search": "work", "export": "work", "sync": "work",
     "workspace": "workspace",
     "chronicle": "reports",
-    "cli": "faces", "mcp": "faces", "web": "faces",
+    "cli": "faces", "mcp": "faces", "web": "faces", "server": "faces",
 }  # fmt: skip
 FACADE = SOURCE / "store" / "__init__.py"
 """The API promises two questions as methods of the store, which are imported when they are asked."""
@@ -63,8 +63,8 @@ HOMES: dict[str, str | tuple[str, ...]] = {
     "rich": "cli/", "textual": "cli/tui/", "markdown_it": ("cli/tui/", "web/"),
     "tomlkit": "config.py", "platformdirs": "workspace/opening.py", "watchfiles": "ingest/watch.py",
     "psutil": ("runs/process.py", "store/file/waiting.py"),
-    "starlette": "web/", "uvicorn": "web/", "jinja2": "web/", "markupsafe": "web/",
-    "cryptography": ("web/", "sync/sealing.py"),
+    "starlette": ("web/", "server/"), "uvicorn": ("web/", "server/"), "jinja2": "web/", "markupsafe": "web/",
+    "cryptography": ("web/", "sync/sealing.py"), "psycopg": "server/", "psycopg_pool": "server/", "httpx": "sync/",
     "mcp": "mcp/", "mcp_types": "mcp/", "anyio": "mcp/",
 }  # fmt: skip
 MODULES = sorted(SOURCE.rglob("*.py"))

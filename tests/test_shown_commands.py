@@ -68,8 +68,12 @@ def test_the_commands_in_documents_can_be_typed(typed: dict[Words, Typed]) -> No
 def test_no_command_asks_for_a_network(typed: dict[Words, Typed]) -> None:
     assert leaves() - {command_of(words) for words, each in typed.items() if each.refusal is None} == set()
     asked = {words: each.asked for words, each in typed.items() if each.asked}
-    served = [each for words in [*asked] if words[0] == "web" for each in asked.pop(words)]
+    served = [each for words in [*asked] if words[0] in ("web", "serve") for each in asked.pop(words)]
+    logins = [each for words in [*asked] if words[0] == "login" for each in asked.pop(words)]
     assert asked == {}
+    # A login asks the server that was typed.
+    typed_servers = ("socket.getaddrinfo(443, ", "socket.getaddrinfo(9, ", "socket.connect(('127.0.0.1', 9)")
+    assert [each for each in logins if not each.startswith(typed_servers)] == []
     # Pages are at this machine alone, and ask for nothing.
     assert {each for each in served if not each.startswith("socket.bind(('127.0.0.1', ")} == set()
     if not has_namespaces():

@@ -173,6 +173,114 @@ class LockNotInstalled(BackstoryError):
         super().__init__(f"{what} needs one more package. Add it with: {adding('cryptography>=42')}")
 
 
+class ServerNotInstalled(BackstoryError):
+    """The packages of the extra ``server`` are missing."""
+
+    exit_code = 69
+
+    def __init__(self) -> None:
+        super().__init__(f"The team server needs more packages. Add them with: {adding('backstory[server]')}")
+
+
+class DatabaseNotStarted(BackstoryError):
+    """The server's own PostgreSQL cannot be made or started. ``log``: what it says itself."""
+
+    exit_code = 69
+
+    def __init__(self, why: str, log: Path) -> None:
+        super().__init__(f"The server's PostgreSQL does not start: {why}. What it said is in {_quoted(log)}")
+
+
+class DatabaseUnusable(BackstoryError):
+    """The server's database cannot be reached, or is not one that it may use."""
+
+    exit_code = 69
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"The server's database cannot be used: {why}.")
+
+
+class PortTaken(BackstoryError):
+    """The team server cannot listen where it was told to."""
+
+    exit_code = 69
+
+    def __init__(self, host: str, port: int, why: str) -> None:
+        super().__init__(
+            f"The server cannot listen at {host}, port {port}: {why}. Choose another: ", Next("serve", port="0")
+        )
+
+
+class ListeningRefused(BackstoryError):
+    """The team server would be reached from other machines without encryption."""
+
+    exit_code = 64
+
+    def __init__(self, host: str) -> None:
+        super().__init__(
+            f"At {host} other machines would reach the server, and read what is sent: nothing is encrypted. "
+            "Give --tls-cert and --tls-key, or say --behind-proxy if a proxy in front of it encrypts."
+        )
+
+
+class SyncNotInstalled(BackstoryError):
+    """The package that talks to a team server is missing."""
+
+    exit_code = 69
+
+    def __init__(self) -> None:
+        super().__init__(f"A team server needs one more package here. Add it with: {adding('httpx>=0.27')}")
+
+
+class NotLoggedIn(BackstoryError):
+    """This home is logged in to no team server."""
+
+    exit_code = 77
+
+    def __init__(self) -> None:
+        super().__init__("You are logged in to no team server. Log in: ", Next("login", "ADDRESS"))
+
+
+class ServerAddressWrong(BackstoryError):
+    """The address of a team server cannot be used."""
+
+    exit_code = 64
+
+    def __init__(self, typed: str, why: str) -> None:
+        super().__init__(f"{typed!r:.100} is no address of a team server that can be used: {why}.")
+
+
+class ServerUnreachable(BackstoryError):
+    """A team server does not answer, or what answers is none."""
+
+    exit_code = 69
+
+    def __init__(self, address: str, why: str) -> None:
+        super().__init__(f"The team server at {address} does not answer: {why:.{REASON_CHARS_MAX}}.")
+
+
+class ServerRefused(BackstoryError):
+    """A team server did not do what was asked. ``status``: of HTTP; ``kind``: its own name for the reason."""
+
+    exit_code = 64
+
+    def __init__(self, address: str, status: int, kind: str, message: str) -> None:
+        super().__init__(f"The team server at {address} refuses: {message:.{REASON_CHARS_MAX}}")
+        self.status, self.kind = status, kind
+
+
+class LoginRefused(ServerRefused):
+    """A team server does not know this login or code, or it may not do what was asked."""
+
+    exit_code = 77
+
+
+class ServerBusy(ServerRefused):
+    """A team server cannot answer now."""
+
+    exit_code = 75
+
+
 PORT_END, FREE_PORT = 65_536, 8_765
 """The number behind the last port, and one to try where no port follows."""
 

@@ -353,6 +353,11 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
     "skill show": [()],
     "skill install": [("claude",), ("codex", "--json"), ("copilot", "--scope", "project"), (EVIL_NAME,)],
     "skill uninstall": [("claude",), (EVIL_NAME,)],
+    "serve": [],  # the same; tests/server ask it
+    "login": [(), (EVIL_NAME,), (EVIL_NAME, "--json"), ("--approve", EVIL_NAME)],
+    "logout": [()],
+    "team invite": [(), ("--json",)],
+    "team users": [(), (EVIL_NAME, "--remove")],
     "web": [],  # it ends when a person ends it; tests/web read what it serves
     "tui": [],  # it ends when a person leaves it; tests/tui read what it paints
     "uninstall": [(), ("--json",), (EVIL_NAME,)],

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-NO_JSON = {"completion", "help", "skill show", "tui", "web"}
+NO_JSON = {"completion", "help", "skill show", "tui", "web", "serve", "logout"}
 """What these print is a text for a program or a person already."""
 
 

@@ -22,6 +22,7 @@ from backstory.exchange.frames import (
     START,
     FrameDamaged,
     FramePoint,
+    FrameTooNew,
     FrameVerdict,
     head_of,
     joined,
@@ -122,6 +123,8 @@ def test_frames_that_do_not_follow_are_told_apart_by_name() -> None:
     heads = [head_of(each) for each in mine]
     assert verdict(heads[1], heads[:1]) == FrameVerdict.NEXT
     assert verdict(heads[2], heads[:1]) == FrameVerdict.GAP
+    contradiction = msgspec.structs.replace(heads[2], prev=heads[0].chain)
+    assert verdict(contradiction, heads[:1]) == FrameVerdict.OTHER
     assert verdict(heads[1], []) == FrameVerdict.GAP
     assert verdict(heads[0], heads) == FrameVerdict.HAD
     fork = next(each for each in map(head_of, other) if each.chain not in {mine.chain for mine in heads})
@@ -130,12 +133,42 @@ def test_frames_that_do_not_follow_are_told_apart_by_name() -> None:
     assert verdict(again[0], heads) == FrameVerdict.NEXT
     assert verdict(again[1], heads) == FrameVerdict.GAP
     assert verdict(heads[1], again[:1]) == FrameVerdict.OLD
+    elsewhere = msgspec.structs.replace(again[0], session=f"00{UID[2:]}")
+    assert verdict(elsewhere, heads) == FrameVerdict.OTHER
+
+
+@pytest.mark.usefixtures("small")
+def test_a_frame_without_events_that_comes_too_early_is_no_other_history() -> None:
+    lines = [session(), *[line("branch", name="b" * 300, leaf_turn="x", created="2026-09-21T14:13:20Z")] * 6]
+    heads = [head_of(each) for each in frames.frames(lines, session=UID)]
+    assert {each.events for each in heads} == {0}
+    assert [verdict(each, heads[:1]) for each in heads[:4]] == ["had", "next", "gap", "gap"]
+    (fork,) = map(head_of, frames.frames([session("other")], session=UID, prev=heads[0].chain))
+    assert verdict(fork, heads[:1]) == FrameVerdict.NEXT
+    assert verdict(fork, heads[:2]) == FrameVerdict.OTHER
+
+
+def test_a_frame_of_a_later_format_is_not_called_damaged() -> None:
+    later = b'{"format":2,"session":{"new":1}}\n'
+    with pytest.raises(FrameTooNew, match="format 2"):
+        head_of(later)
+    for wrong in (b"0", b"1.0", b"true", b'"2"', b"-1", b"[]", b"9" * 30):
+        with pytest.raises(FrameDamaged) as raised:
+            head_of(later.replace(b"2", wrong))
+        assert raised.type is FrameDamaged
+
+
+def test_a_field_that_a_later_version_adds_is_passed_over_and_kept() -> None:
+    added = ONE.replace(b'"type": "event"', b'"type": "event", "later": [1]')
+    frame = read(framed(added, later={"a": 1}))
+    assert frame.head == read(framed(added)).head
+    assert b"".join(frame.lines) == added
 
 
 NEXT = next(frames.frames([event(3, 50), event(4, 9)], session=UID, after=FramePoint(2, 0), prev="1" * 64))
 CHANGED = {
-    "session": UID[:-1] + "0", "epoch": 2, "after": [1, 0], "upto": [5, 0], "events": 1, "bytes": True,
-    "prev": "0" * 64, "chain": "0" * 64, "size": 1,
+    "format": 2, "session": UID[:-1] + "0", "epoch": 2, "after": [1, 0], "upto": [5, 0], "events": 1, "bytes": True,
+    "redacted": True, "prev": "0" * 64, "chain": "0" * 64, "size": 1,
 }  # fmt: skip
 
 
@@ -146,7 +179,7 @@ def test_a_head_that_was_changed_is_noticed(field: str) -> None:
     assert said.keys() == CHANGED.keys()
     assert said[field] != CHANGED[field]
     # Where the lines would fit as well, only the chain tells it.
-    only = None if field in ("upto", "events", "size") else "chain"
+    only = None if field in ("format", "upto", "events", "size") else "chain"
     assert read(NEXT).head.prev == "1" * 64
     with pytest.raises(FrameDamaged, match=only):
         read(json.dumps(said | {field: CHANGED[field]}).encode() + b"\n" + packed)
@@ -162,6 +195,9 @@ def test_a_session_that_was_removed_is_a_frame_of_its_own() -> None:
     (made,) = frames.frames([REMOVED], session=UID, epoch=4)
     removed = read(made)
     assert list(joined([removed])) == [REMOVED]
+    (more,) = frames.frames([session()], session=UID, epoch=4, prev=removed.head.chain)
+    with pytest.raises(FrameDamaged, match="removed"):
+        list(joined([removed, read(more)]))
     held = [read(FRAME).head]
     assert verdict(removed.head, held) == FrameVerdict.NEXT
     assert verdict(held[0], [removed.head]) == FrameVerdict.OLD
@@ -202,12 +238,13 @@ def framed(payload: bytes, packed: bytes | None = None, **other: Any) -> bytes:
     """A frame of hostile content, with a head that fits otherwise; its chain is made as the page says."""
     packed = zstandard.ZstdCompressor(level=3).compress(payload) if packed is None else packed
     said: dict[str, Any] = {
-        "session": UID, "epoch": 1, "after": [0, -1], "upto": [3, 0], "events": 1, "bytes": False, "prev": "",
-        "size": len(packed),
+        "format": 1, "session": UID, "epoch": 1, "after": [0, -1], "upto": [3, 0], "events": 1, "bytes": False,
+        "redacted": False, "prev": "", "size": len(packed),
     }  # fmt: skip
     said |= other
-    text = "{session} {epoch} {after[0]} {after[1]} {upto[0]} {upto[1]} {events} {0} {1}\n"
-    chained = text.format(int(said["bytes"]), said["prev"] or "-", **said).encode() + payload
+    text = "{format} {session} {epoch} {after[0]} {after[1]} {upto[0]} {upto[1]} {events} {0} {1} {2}\n"
+    flags = int(said["bytes"]), int(said["redacted"])
+    chained = text.format(*flags, said["prev"] or "-", **said).encode() + payload
     return json.dumps({"chain": hashlib.sha256(chained).hexdigest()} | said).encode() + b"\n" + packed
 
 
@@ -255,6 +292,12 @@ HOSTILE = {
     "events elsewhere": lambda: framed(ONE, upto=[4, 0]),
     "backwards": lambda: framed(ONE, after=[5, 0]),
     "no events": lambda: framed(session(), events=0),
+    "a session in the middle": lambda: framed(event(3) + session()),
+    "an end in the middle": lambda: framed(line("session_end", uid=UID) + event(3)),
+    "masked bytes": lambda: framed(ONE, bytes=True, redacted=True),
+    "no format": lambda: framed(ONE, format=None),
+    "nothing behind the head": lambda: framed(b"", b"", events=0, upto=[0, -1]),
+    "more than a line may have, packed": lambda: framed(ONE, b"\x28\xb5\x2f\xfd" + bytes(33_685_501)),
     "a long head": lambda: framed(ONE, more="x" * 5_000),
     "a deep head": lambda: framed(ONE).replace(b'"epoch": 1', b'"epoch": ' + b"[" * 3_000 + b"]" * 900),
     "numbers that are too large": lambda: framed(ONE, upto=[2**60, 0]),
@@ -271,6 +314,58 @@ def test_hostile_frames_are_refused(what: str) -> None:
     made: Callable[[], bytes] = HOSTILE[what]
     with pytest.raises(FrameDamaged):
         read(made())
+
+
+def test_the_bytes_of_many_logs_in_one_frame_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = range(1, 301)
+    logs = [line("log", log=n, agent="a", kind="file", native_id="", length=0) for n in many]
+    pieces = [line("bytes", log=n, start=0, sha256="0" * 64, data="") for n in many]
+    files = [line("sidecar", log=n, name="x", mtime_ns=1, sha256="0" * 64, data="") for n in many]
+    end = line("session_end", uid=UID)
+    (made,) = frames.frames([session(), *logs, *pieces, *files, end], session=UID, has_bytes=True)
+    found, parsed, real = [read(made)], list[bytes](), frames._parsed
+
+    def counted(lines: Iterable[bytes]) -> Iterator[tuple[bytes, Any]]:
+        for each in real(lines):
+            parsed.append(each[0])
+            yield each
+
+    monkeypatch.setattr(frames, "_parsed", counted)
+    whole = list(joined(found))
+    assert [json.loads(each)["type"] for each in whole[1:7]] == ["log", "bytes", "sidecar"] * 2
+    assert len(whole) == len(parsed) == 902
+
+
+def test_files_beside_a_log_are_those_that_came_last_in_their_order() -> None:
+    log = line("log", log=1, agent="a", kind="file", native_id="", length=0)
+    b, a = (line("sidecar", log=1, name=each, mtime_ns=1, sha256="0" * 64, data="") for each in "ba")
+    end = line("session_end", uid=UID)
+    made, prev = list[frames.Frame](), ""
+    for files, whole in ([b], [b]), ([a, b], [a, b]), ([], [a, b]), ([a], [a]):
+        lines = [session(), log, *files, end]
+        made += map(read, frames.frames(lines, session=UID, prev=prev, has_bytes=True))
+        prev = made[-1].head.chain
+        assert list(joined(made))[2:-1] == whole
+
+
+def test_a_log_that_is_named_twice_does_not_multiply_its_bytes() -> None:
+    log = line("log", log=1, agent="a", kind="file", native_id="", length=0)
+    piece = line("bytes", log=1, start=0, sha256="0" * 64, data="")
+    end = line("session_end", uid=UID)
+    (made,) = frames.frames([session(), log, piece, log, end], session=UID, has_bytes=True)
+    with pytest.raises(FrameDamaged, match="numbered"):
+        list(joined([read(made)]))
+
+
+def test_frames_that_follow_are_told_so_without_a_look_at_all_before_them() -> None:
+    held = [read(FRAME).head] * 3
+    (following,) = frames.frames([event(5)], session=UID, after=held[0].upto, prev=held[0].chain)
+
+    class OnlyLast(list[Any]):
+        def __iter__(self) -> Iterator[Any]:
+            raise AssertionError
+
+    assert verdict(head_of(following), OnlyLast(held)) == FrameVerdict.NEXT
 
 
 # of a store ----------------------------------------------------------------------------------------------------------

@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 MARK = "fired"
 """What an attack would call, or load."""
 ATTACKS: list[str] = json.loads(Path(__file__).parents[1].joinpath("web", "attacks.json").read_text("utf-8"))
+CANARY = f"for (const name of ['{MARK}', 'alert', 'print']) window[name] = () => console.error('{MARK}')"
+TOUCHED = """() => {
+  for (const each of document.querySelectorAll("details")) each.open = true;
+  for (const each of document.querySelectorAll("main, main *"))
+    for (const name of ["mouseover", "mousemove", "pointerrawupdate", "focus", "toggle", "beforeinput",
+                        "animationstart", "error", "load", "begin"])
+      each.dispatchEvent(new Event(name, { bubbles: true }));
+}"""
+"""Opens and touches whatever there is, as a person would in an hour."""
 NAMES = """
 update sessions set branch = :attack, cwd = :attack, root = :attack, repository = :attack, project = :attack
   where uid = :uid;
@@ -38,8 +47,7 @@ def put(shell: Shell, sessions: Iterable[Sequence[str]]) -> None:
         for attacks in sessions:
             session = store.create_session()
             store.rename(session, f"{' '.join(attacks)} name")
-            for attack in attacks:
-                store.append_events(session, said(attack))
+            store.append_events(session, [event for attack in attacks for event in said(attack)])
             names[session.uid] = attacks[0]
     with closing(apsw.Connection(str(shell.store))) as db, db:
         for uid, attack in names.items():

@@ -15,6 +15,7 @@ from tests.support.going import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
     from typing import Any
 
     from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Request
@@ -150,5 +151,29 @@ def tab(browser: Browser, visitor: Visitor, width: int = WIDTHS[1], **how: Any) 
     context.add_cookies([{"name": name, "value": value, "domain": "127.0.0.1", "path": "/"}])
     try:
         yield Tab(context.new_page(), visitor)
+    finally:
+        context.close()
+
+
+@contextmanager
+def opened_file(browser: Browser, file: Path, place: str = "", width: int = WIDTHS[1], **how: Any) -> Iterator[Page]:
+    """A file in a tab, which at its end must have asked for that file alone and complained of nothing.
+
+    ``script``: runs in it first; ``how``: what else a context of Playwright takes.
+    """
+    script = how.pop("script", "")
+    context = browser.new_context(viewport={"width": width, "height": HEIGHT}, reduced_motion="reduce", **how)
+    page = context.new_page()
+    page.set_default_timeout(WAIT_MS)
+    asked, complaints = list[str](), list[str]()
+    context.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.add_init_script(script)
+    try:
+        page.goto(f"{file.as_uri()}{place}")
+        yield page
+        assert {each for each in asked if not each.startswith("data:")} == {f"{file.as_uri()}{place}".partition("#")[0]}
+        assert (complaints, len(context.pages)) == ([], 1)
     finally:
         context.close()

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from backstory.server.database import make_own
 from backstory.store.tables.queue import Queue
 from tests.support.bench import WAIT_S, Bench
+from tests.support.clock import Clock
 from tests.support.day_of_work import BUILD, PULL, Log
 from tests.support.going import GOOD, Going
 from tests.support.shell import Done, Shell
 from tests.support.shown_commands import commands
+from tests.support.team import shared_postgres, team_of
 from tests.support.work_habits import MAY, put_habits
 
 if TYPE_CHECKING:
@@ -89,6 +92,7 @@ def answers(root: Path) -> dict[str, list[Any]]:
     _sums(ask)
     _tree(ask)
     _files(ask)
+    _team(ask, root)
     _last(ask)
     return ask.values
 
@@ -223,6 +227,15 @@ def _sums(ask: JsonAnswers) -> None:
     ask.plainly("config", "set", "sync.repositories", "me/tool,tool")
     ask("sync", "--dry-run")
     ask.plainly("config", "set", "sync.repositories", "")
+
+
+def _team(ask: JsonAnswers, root: Path) -> None:
+    with shared_postgres(root) as postgres, team_of(make_own(postgres), Clock()) as team, team.served() as address:
+        ask("login", address, "--code", team.people.found("The team"), "--person", "anna")
+        ask("login", "--approve", team.people.wait("desk").code)
+        ask("team", "invite")
+        ask("team", "users")
+        ask.plainly("logout")
 
 
 def _tree(ask: JsonAnswers) -> None:

@@ -6,6 +6,7 @@ TEXTS = """
 about: what a finding is about
 action: what is done: to settings `add`, `update`, `remove`, `none`; to a file `create`, `edit`, `read`, `delete`
 added_lines: the lines that an edit adds
+address: the address of a team server
 advice: what to do, where `SESSION` is any session of the evidence
 after_seq: the last record that a summary covers
 agent: the agent, by its name
@@ -155,6 +156,7 @@ important_files: a section of a summary
 in_force: true if contexts begin with this summary
 input: tokens of input
 instead: words that were searched for, by the word typed
+invitation: a code by which one person comes in to a team
 is_binary: true if a file is no text
 is_due: true if a summary is due
 is_generated: true if a file is generated
@@ -198,9 +200,11 @@ logs: the logs that were restored
 logs_read: logs that were read
 logs_seen: logs that were found
 low_usd: what a cost is at least, in dollars
+machine: the name of a machine that was let in
 marks: where the words are in a snippet: start and end
 masked: how often something was masked, by its shape
 meaning: what a setting is for
+membership: the rights of a person in a team: `reader`, `member` or `admin`
 model: the model, as the agent names it
 moved: a folder that was moved
 moved_paths: files that were moved
@@ -225,6 +229,7 @@ ok: true if it is well
 on_current_branch: true of a turn that the next prompt follows, at once or not
 open: what is left to do
 options: the options of a queued prompt
+organisation: the name of a team's organisation on its server
 origin: what sets a setting
 original: where a log once was
 other: the other store
@@ -244,6 +249,8 @@ path: the path of a file
 paths: files that were changed
 paths_elsewhere: files outside the project that were changed
 pattern: the pattern of a tip
+people: the people of an organisation
+person: the name of a person of a team
 pid: a process
 places: repositories and folders, the last active first
 points: prompts, decisions and commits

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.support.machines import lines
+
+if TYPE_CHECKING:
+    from tests.support.shell import Shell
 
 SESSION = "514f3844-2975-44e4-a4d0-211fd59e36e9"
 LOG = Path(".copilot/session-state") / SESSION / "events.jsonl"
@@ -25,3 +28,13 @@ def turn(number: int) -> list[bytes]:
 def log(*numbers: int) -> bytes:
     begun = record("session.start", 0, sessionId=SESSION, context={"cwd": "/w"})
     return lines(begun, *[line for number in numbers for line in turn(number)])
+
+
+def put(shell: Shell) -> Shell:
+    """Have a machine know a session with two branches."""
+    path = shell.home / LOG
+    path.parent.mkdir(parents=True)
+    for numbers in ((1, 2, 3), (1, 2, 4, 5)):
+        path.write_bytes(log(*numbers))
+        assert shell("ingest").code == 0
+    return shell

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 ROOT = Path(__file__).parent.parent.parent
-ENDLESS, ENDLESS_S = {"--watch", "--follow", "web"}, 0.2
+ENDLESS, ENDLESS_S = {"--watch", "--follow", "web", "serve"}, 0.2
 NAMESPACE = ("unshare", "-rn", "--")
 ASKS = {
     "socket.connect",
@@ -79,6 +79,8 @@ class Machine:
         (home / "bin" / "claude").chmod(0o755)
         self.environ = {
             "HOME": str(home), "BACKSTORY_HOME": str(home / "backstory"), "PATH": str(home / "bin"), "EDITOR": "true",
+            # A server is told where its database is to be, and cannot make it there.
+            "BACKSTORY_SERVER_DATA": str(home / "bin" / "claude" / "server"),
         }  # fmt: skip
         os.chdir(home / "work")
         with open_store(Path(".backstory/sessions.bks")) as store:

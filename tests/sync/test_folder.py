@@ -293,7 +293,17 @@ def chains() -> tuple[dict[str, FrameHead], list[SentPoint]]:
         for number in range(1, count + 1):
             chain, upto = f"{epoch}{number}".rjust(64, "0"), FramePoint(number, 0)
             heads[chain] = FrameHead(
-                session=UID, epoch=epoch, after=after, upto=upto, events=1, bytes=True, prev=prev, chain=chain, size=1
+                format=1,
+                session=UID,
+                epoch=epoch,
+                after=after,
+                upto=upto,
+                events=1,
+                bytes=True,
+                redacted=False,
+                prev=prev,
+                chain=chain,
+                size=1,
             )
             points.append(SentPoint(epoch=epoch, upto=upto, chain=chain, mark=chain))
             prev, after = chain, upto

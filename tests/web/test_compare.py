@@ -36,13 +36,8 @@ def of_diff(side: dict[str, Any]) -> dict[str, str]:
 def rewound_shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     """A machine with a session that has two branches."""
     home = tmp_path_factory.mktemp("rewound") / "home"
-    log = home / rewound.LOG
-    log.parent.mkdir(parents=True)
-    shell = Shell(home)
-    for numbers in ((1, 2, 3), (1, 2, 4, 5)):
-        log.write_bytes(rewound.log(*numbers))
-        assert shell("ingest").code == 0
-    return shell
+    home.mkdir()
+    return rewound.put(Shell(home))
 
 
 @pytest.fixture(scope="module")

@@ -37,14 +37,15 @@ ATTRIBUTES = frozenset({
 })  # fmt: skip
 TAGS_OF_SESSIONS = frozenset({"dialog", "img", "output"})
 OF_SESSIONS = frozenset({
-    "alt", "aria-pressed", "data-copy", "data-diffs", "data-inside", "data-keys", "data-print", "data-seq", "download",
+    "alt", "aria-pressed", "data-after", "data-copy", "data-copy-part",
+    "data-diffs", "data-inside", "data-keys", "data-print", "data-seq", "download",
     "loading", "method",
 })  # fmt: skip
 OF_LISTS = frozenset({"data-hit", "form", "required"})
 SCRIPTS = frozenset(f"/static/{each}.js" for each in ("acting", "list", "live", "page", "search", "session"))
 TAGS_OF_FILES, OF_FILES = frozenset({"output", "style"}), frozenset({"data-fold", "data-step", "http-equiv"})
 PLACE = re.compile(r"#[\w.]*|[0-9A-Z]{26}\.html")
-OWN = re.compile(r"/(?!/)[\w./?=&%+:~-]*")
+OWN = re.compile(r"/(?!/)[\w./?=&%+:~-]*|/s/\w+\?after=\d+#prompt")
 FILL = re.compile(r"url\(#\w+\)")
 FOLLOWED = re.compile(r"https?://|mailto:|#|data:,$")
 OF_LIVE_PAGES = frozenset({"data-changes", "data-last", "data-seq", "data-turn"})

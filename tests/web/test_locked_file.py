@@ -14,12 +14,13 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from backstory.web import locked_file
 from tests.support.forked import COMMAND
 from tests.support.session_files import EVENTS, LINES, SEALED, TOKEN, machine_with
+from tests.support.shell import Shell
 from tests.support.terminal import Terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.shell import Done, Shell
+    from tests.support.shell import Done
 
 PASSWORD = "correct horse battery"
 
@@ -29,9 +30,22 @@ def locked(shell: Shell, target: Path, *options: str, given: str = f"{PASSWORD}\
     return shell("export", session["uid"], "-o", target, "--password", *options, typed=given)
 
 
-@pytest.fixture
-def shell(empty: Shell) -> Shell:
-    return machine_with(empty, EVENTS * 300)
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    """A machine that no test changes."""
+    home = tmp_path_factory.mktemp("locked") / "home"
+    home.mkdir()
+    return machine_with(Shell(home), EVENTS * 300)
+
+
+@pytest.fixture(scope="module")
+def page(shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Its session as a file with a password, exported once."""
+    target = tmp_path_factory.mktemp("out") / "x.html"
+    done = locked(shell, target)
+    assert done.code == 0, done.err
+    assert "short password" not in done.err
+    return target.read_text()
 
 
 def opened(page: str, password: str) -> str:
@@ -48,10 +62,7 @@ def opened(page: str, password: str) -> str:
     return "".join(texts)
 
 
-def test_a_locked_file_holds_the_session_and_shows_nothing_of_it(shell: Shell, tmp_path: Path) -> None:
-    done = locked(shell, tmp_path / "x.html")
-    assert done.code == 0, done.err
-    page = (tmp_path / "x.html").read_text()
+def test_a_locked_file_holds_the_session_and_shows_nothing_of_it(shell: Shell, page: str) -> None:
     (session,) = shell("list", "--all", "--json").json()["sessions"]
     clear = SEALED.sub("", page)
     for words in (
@@ -67,34 +78,28 @@ def test_a_locked_file_holds_the_session_and_shows_nothing_of_it(shell: Shell, t
     ):
         assert words not in clear, words
     inside = opened(page, PASSWORD)
-    assert "The price with [github-token-" in inside and inside.count(LINES[3]) == 300
+    assert TOKEN not in inside and "The price with [github-token-" in inside and inside.count(LINES[3]) == 300
     assert inside.rstrip().endswith("</div>") and "<script" not in inside
 
 
-def test_a_locked_file_is_masked_too_unless_a_person_wants_it_otherwise(shell: Shell, tmp_path: Path) -> None:
-    assert locked(shell, tmp_path / "x.html").code == 0
-    assert TOKEN not in opened((tmp_path / "x.html").read_text(), PASSWORD)
+def test_a_locked_file_is_not_masked_if_a_person_wants_it_so(shell: Shell, tmp_path: Path) -> None:
     done = locked(shell, tmp_path / "y.html", "--no-redact")
     assert "1 secret in it, not masked" in done.err
     assert TOKEN in opened((tmp_path / "y.html").read_text(), PASSWORD)
 
 
-def test_another_password_opens_nothing(shell: Shell, tmp_path: Path) -> None:
-    assert locked(shell, tmp_path / "x.html").code == 0
+def test_another_password_opens_nothing(page: str) -> None:
     with pytest.raises(InvalidTag):
-        opened((tmp_path / "x.html").read_text(), "another one")
+        opened(page, "another one")
 
 
-def test_two_files_of_one_session_share_no_piece(shell: Shell, tmp_path: Path) -> None:
-    pieces = []
-    for name in ("x.html", "y.html"):
-        assert locked(shell, tmp_path / name).code == 0
-        pieces.append({each[:40] for each in SEALED.findall((tmp_path / name).read_text())})
-    assert len(pieces[0]) > 2 and not pieces[0] & pieces[1]
+def test_two_files_of_one_session_share_no_piece(shell: Shell, page: str, tmp_path: Path) -> None:
+    assert locked(shell, tmp_path / "y.html").code == 0
+    one, other = ({each[:40] for each in SEALED.findall(text)} for text in (page, (tmp_path / "y.html").read_text()))
+    assert len(one) > 2 and not one & other
 
 
 def test_a_short_password_is_warned_of_and_none_is_refused(shell: Shell, tmp_path: Path) -> None:
-    assert "short password" not in locked(shell, tmp_path / "x.html").err
     assert "short password" in locked(shell, tmp_path / "y.html", given="1234567\n").err
     done = locked(shell, tmp_path / "z.html", given="\n")
     assert done.code == 2 and "--password needs one" in done.err

@@ -11,6 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+import apsw
 import msgspec
 import pytest
 import zstandard
@@ -18,19 +19,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backstory.bounds import LINE_BYTES_MAX
+from backstory.derive.deriver import Deriver
 from backstory.derive.secrets import Redactor
 from backstory.errors import ImportRefused, ImportTooNew
 from backstory.exchange import imported, json_lines, portable, replication
-from backstory.ingest import json_import
+from backstory.ingest import json_import, json_session
+from backstory.ingest import reindex as reindexing
 from backstory.ingest.reindex import reindex
-from backstory.model import KINDS, AssistantText, Complete, Event, ToolCall, ToolResult, UserMessage
+from backstory.model import KINDS, AssistantText, At, Complete, Event, ToolCall, ToolResult, UserMessage
 from backstory.store import Store, open_store
+from backstory.store.file import maintenance
 from backstory.store.tables import compactions, decisions
 from backstory.store.tables import sessions as stored_sessions
 from backstory.store.tables.compactions import NewCompaction
 from tests.support.clock import NOW
 from tests.support.counts import examples
-from tests.support.machines import SMALL, Machine, claude_line, claude_log, conversation, differences, lines
+from tests.support.machines import SMALL, Machine, claude_line, claude_log, conversation, differences, indexed, lines
 from tests.support.make_golden import GOLDEN
 from tests.support.portable import Importer, came, exported, held
 from tests.support.store_machine import events, texts
@@ -102,6 +106,67 @@ def test_agents_logs_come_back_as_they_are(machine: Machine, importer: Importer)
     assert came(done) == {"new": machine.store.ask(stored_sessions.count)}
     assert differences(held(machine.store), held(importer.store)) == []
     assert importer.store.verify().problems == []
+
+
+def test_without_the_logs_nothing_is_left_to_be_derived(machine: Machine, importer: Importer) -> None:
+    with_logs(machine)
+    importer(exported(machine.store, has_bytes=False))
+    assert maintenance.sessions_to_derive(importer.store, only_stale=True) == []
+    came_with, words = held(importer.store, has_bytes=False), indexed_words(importer.store)
+    assert any(each["derived"][0] for each in came_with.values())
+    reindex(importer.store, now=NOW)
+    assert differences(came_with, held(importer.store, has_bytes=False)) == []
+    assert indexed_words(importer.store) == words
+
+
+def test_what_cannot_be_derived_as_it_comes_is_derived_from_what_is_kept(
+    machine: Machine, importer: Importer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_logs(machine)
+    data = exported(machine.store, has_bytes=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(json_session, "Deriver", Stumbling)
+        importer(data)
+    other = Importer(importer.home.parent / "another")
+    other(data)
+    assert differences(held(other.store, has_bytes=False), held(importer.store, has_bytes=False)) == []
+    assert indexed_words(importer.store) == indexed_words(other.store)
+
+
+class Stumbling(Deriver):
+    """Fails at calls."""
+
+    def take(self, event: Event, where: At, cwd: str | None) -> None:
+        if isinstance(event, ToolCall):
+            raise RecursionError
+        super().take(event, where, cwd)
+
+
+def test_a_session_that_cannot_be_derived_is_found_by_what_is_shown_of_it(
+    machine: Machine, importer: Importer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_logs(machine)
+    data = exported(machine.store)
+
+    def fails(*_: object, **__: object) -> None:
+        raise ValueError("no")
+
+    monkeypatch.setattr(reindexing, "kept_source", fails)
+    done = importer(data)
+    assert len(done.failed) == len(done.came["new"]) == machine.store.ask(stored_sessions.count)
+    for session_id, each in ((session.id, session) for session in importer.store.sessions()):
+        assert indexed(importer.store, session_id), each.uid
+
+
+def indexed_words(store: Store) -> list[Any]:
+    """Every word of the index, with its place in its event."""
+    with closing(apsw.Connection(str(store.path), flags=apsw.SQLITE_OPEN_READONLY)) as db:
+        db.execute("create virtual table temp.words using fts5vocab('main', 'search_index', 'instance')")
+        asked = (
+            "select s.uid, e.seq, e.part, w.term, w.offset from temp.words w join events e on e.id = w.doc "
+            "join sessions s on s.id = e.session_id order by 1, 2, 3, 5"
+        )
+        return db.execute(asked).fetchall()
 
 
 def test_after_a_reindex_they_are_still_equal(machine: Machine, importer: Importer) -> None:

@@ -393,3 +393,20 @@ def test_what_was_counted_holds_until_anybody_changes_the_store(place: Place, st
         assert [counted(), counted()] == [(2, 1), (2, 0)]
     place.project_store.rename(place.project_store.session("S2"), "three and two")
     assert reader.count(SessionFilter(title="three")) == 2
+
+
+def test_letters_of_a_title_are_counted_among_sessions_that_were_looked_at_once(
+    place: Place, statements: list[str]
+) -> None:
+    for prompt in ("tube", "tuba", "bat"):
+        place.talk(place.project_store, prompt)
+    # One of another project, and one that no list has.
+    place.talk(place.home_store, "tub")
+    reader = Reader(place)
+    place.project_store.write(lambda db: db.execute("update sessions set relation = 'unread' where number = 2"))
+    counts = []
+    for typed in ("t", "tu", "tub", "tube", "tubes"):
+        statements.clear()
+        counts.append((reader.count(SessionFilter(title=typed)), sum("s.owner" in each for each in statements)))
+    # Once in each of the two stores.
+    assert counts == [(2, 2), (1, 0), (1, 0), (1, 0), (0, 0)]

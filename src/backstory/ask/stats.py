@@ -17,7 +17,7 @@ from backstory import bounds
 from backstory.ask.costs import NOTHING, PAID_COLUMNS, Costs, is_free
 from backstory.derive.naming import ProjectNames, is_path
 from backstory.derive.pricing import cost_of
-from backstory.derive.tally import GroupKey, Tally
+from backstory.derive.tally import SUMMED, Group, GroupKey, Tally
 from backstory.model import PARTIAL, Relation
 from backstory.store import schema
 from backstory.store.intake import written
@@ -173,7 +173,7 @@ def _top(child: int, parents: Mapping[int, int], shown: Mapping[int, int]) -> in
 
 def _roots(db: apsw.Connection, asked: StatsQuestion, tops: Collection[int]) -> dict[int, RootRow]:
     # Which of their turns count is known from the turns.
-    conditions, values = listed_conditions(replace(asked.wanted, since=None, until=None))
+    conditions, values = listed_conditions(replace(asked.wanted, since=None, until=None), of_all=True)
     if asked.wanted.since is not None:
         recent = f"s.last_active >= ? or {_UNDATED} or s.id in (select value from json_each(?)) or {_SUMMARISED}"
         conditions.append(f"({recent})")
@@ -209,6 +209,11 @@ class _Adding:
         self._groupings = [
             _Groups(by, asked, tally, members.roots) for by, tally in zip(asked.groupings, tallies, strict=True)
         ]
+        # A sum less for each turn that several groupings would add to theirs.
+        together = [each for each in self._groupings if each.is_of_moments]
+        self._together = together if len(together) > 1 else []
+        self._alone = [each for each in self._groupings if each not in self._together]
+        self._parts: dict[tuple[int | None, str | None, str | None], Group] = {}
         # Turns of a group are found by the group that they would be added to.
         only, found = asked.only, Tally()
         self._only = None if only is None else _Groups(only[0], asked, found, members.roots)
@@ -220,13 +225,13 @@ class _Adding:
         self._paid, self._counted = self._copies()
         subagents = [each for each, root in self._root_of.items() if each != root]
         self._included = self._costs.included(subagents) if subagents else set()
-        has_turns, partial = set[int](), list[tuple[Any, ...]]()
+        seen, partial = set[int](), list[tuple[Any, ...]]()
         is_ranged, is_estimated = self._asked.is_ranged, self._asked.is_estimated
         for row in self._rows():
             root = self._root_of.get(row[0])
             if root is None:
                 continue
-            has_turns.add(root)
+            seen.add(root)
             is_own = row[0] == root and row[1] not in self._counted
             if is_ranged and not self._is_in_time(row[5], is_own):
                 continue
@@ -246,14 +251,31 @@ class _Adding:
             else:
                 self._add_usage(groups, row, 0)
         self._add_partial(partial)
+        self._add_parts()
         self._add_summaries()
-        self._add_without_turns(self._roots.keys() - has_turns)
+        self._add_without_turns(self._without_turns(self._roots.keys() - seen))
 
     def _is_of_group(self, root: int, agent: str | None, model: str | None, at: int | None) -> bool:
         return self._only is None or self._only.of_turn(root, agent, model, at) is self._only_group
 
     def _groups_of(self, root: int, row: tuple[Any, ...]) -> list[GrowingSum]:
-        return [each.of_turn(root, row[3], row[4], row[5]) for each in self._groupings]
+        agent, model, at = row[3:6]
+        groups = [each.of_turn(root, agent, model, at) for each in self._alone]
+        if self._together:
+            key = (None if at is None else at // SLOT_MS, agent, model)
+            found = self._parts.get(key)
+            if found is None:
+                found = self._parts[key] = Group()
+            groups.append(found)
+        return groups
+
+    def _add_parts(self) -> None:
+        """Add the turns of each quarter of an hour, agent and model to the groups that follow from these."""
+        for (slot, agent, model), part in self._parts.items():
+            for grouping in self._together:
+                group = grouping.of_turn(0, agent, model, None if slot is None else slot * SLOT_MS)
+                assert isinstance(group, Group)
+                group.add(part, SUMMED)
 
     def _add_usage(self, groups: list[GrowingSum], row: tuple[Any, ...], chars: int) -> None:
         cost = self._costs.of_row(row, chars, row[0] in self._included)
@@ -276,19 +298,36 @@ class _Adding:
         return self._asked.includes(started)
 
     def _rows(self) -> Iterator[tuple[Any, ...]]:
+        """The turns that may be in the time, and those without one."""
         columns = f"session_id, id, duration_ms, {PAID_COLUMNS}"
+        wanted = self._asked.wanted
+        bounds_of = (("started >= ?", wanted.since), ("started < ?", wanted.until))
+        in_time = [(sentence, value) for sentence, value in bounds_of if value is not None]
+        conditions, values = ["1"], [value for _, value in in_time]
+        if in_time:
+            conditions.append(f"(started is null or {' and '.join(sentence for sentence, _ in in_time)})")
         if not self._are(PARTS_READ):
-            ids = schema.json_list(self._root_of)
-            of_these = "from turns where session_id in (select value from json_each(?))"
-            yield from self._db.execute(f"select {columns} {of_these}", (ids,))
+            conditions[0] = "session_id in (select value from json_each(?))"
+            sql, ids = f"select {columns} from turns where {' and '.join(conditions)}", schema.json_list(self._root_of)
+            yield from self._db.execute(sql, (ids, *values))
             return
         count, rows = (
             int(self._db.execute("select count(*) from turns").get),
-            self._db.execute(f"select {columns} from turns"),
+            self._db.execute(f"select {columns} from turns where {' and '.join(conditions)}", values),
         )
         for done in range(0, count, ROWS_AT_ONCE):
             self._asked.report(done, count)
             yield from islice(rows, ROWS_AT_ONCE)
+
+    def _without_turns(self, roots: Collection[int]) -> Collection[int]:
+        """Those of these listed sessions that have no turn at all, neither themselves nor in a subagent."""
+        if not roots or not self._asked.is_ranged:
+            return roots
+        members = [each for each, root in self._root_of.items() if root in roots]
+        sql = "select value from json_each(?) where exists (select 1 from turns where session_id = value)"
+        return set(roots) - {
+            self._root_of[each] for (each,) in fetch(self._db, tuple[int], sql, (schema.json_list(members),))
+        }
 
     def _are(self, parts: int) -> bool:
         """Return True if they are so many that it takes longer to look each of them up."""
@@ -379,6 +418,11 @@ class _Groups:
         self._known: dict[object, GrowingSum] = {}
         self._places: dict[tuple[str | None, ...], GroupKey] = {}
         self._names: dict[str, str] = {}
+
+    @property
+    def is_of_moments(self) -> bool:
+        """True if a turn's group follows from its moment, its agent and its model, and all of its figures count."""
+        return isinstance(self._tally, Tally) and self._by in ("", *TIMES, "model", "agent")
 
     def of_turn(self, root: int, agent: str | None, model: str | None, at: int | None) -> GrowingSum:
         """The group of a turn. Those with the same value of one of these facts are in the same group."""

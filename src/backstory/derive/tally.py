@@ -158,7 +158,11 @@ class Group(Struct, kw_only=True):
         if other.session is not None:
             self.add_session(other.session)
         if other.others:
-            self.others = {*(self.others or ()), *other.others} - {self.session}
+            # Not a new set each time: there may be very many sessions in both.
+            if self.others is None:
+                self.others = set()
+            self.others |= other.others
+            self.others.discard(self.session)
         self.kinds |= other.kinds
         for name in _AMOUNTS:
             if (amounts := getattr(other, name)) is not None:
@@ -218,7 +222,7 @@ class Tally(Struct, kw_only=True):
         """All groups as one, with what summaries took; a session that is in several of them counts once."""
         whole = Group()
         for each in self.groups.values():
-            whole.add(each, _SUMMED)
+            whole.add(each, SUMMED)
         whole.add(self.summaries, _USED)
         return whole
 
@@ -226,7 +230,7 @@ class Tally(Struct, kw_only=True):
 _AMOUNTS = ("reported", "computed", "highs")
 _USED: Sequence[str] = ("input", "output", "cache_read", "cache_write", "without_high")
 """The sums of a summary that are part of the whole: it is no turn, and nobody waited for it."""
-_SUMMED: Sequence[str] = (
+SUMMED: Sequence[str] = (
     *_USED, "turns", "duration_ms", "without_tokens", "partial_tokens", "without_cost", "without_duration",
 )  # fmt: skip
 

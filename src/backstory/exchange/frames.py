@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta, Struct, field
@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from backstory.bounds import LINE_BYTES_MAX
 from backstory.exchange.json_lines import (
+    FORMAT,
     BranchLine,
     BytesLine,
     Digest,
@@ -44,6 +45,8 @@ EVENTS_MAX = 500
 FRAME_BYTES = 1024 * 1024
 """A frame has no more lines than fit into this; one that alone is longer is a frame of its own."""
 HEAD_BYTES_MAX = 4_096
+PACKED_BYTES_MAX = LINE_BYTES_MAX + LINE_BYTES_MAX // 256
+"""The most that follows a head: what zstd makes at worst of the longest line."""
 PIECE_BYTES = 720 * 1024
 """The bytes of a log in one line: in base64 a frame has room for it."""
 OF_SESSION = (SessionLine, LogLine, TurnLine, EventLine, BranchLine, SummaryLine, SessionEnd)
@@ -66,18 +69,20 @@ class FrameHead(Struct, frozen=True, kw_only=True):
     """The first line of a frame. ``after`` to ``upto``: where its events lie; ``size``: the bytes behind this line.
 
     ``epoch``: raised when what was sent before is sent anew. ``bytes``: whether the frames of the epoch have the bytes
-    of logs. ``prev``: the chain of the frame before, or "".
+    of logs; ``redacted``: whether secrets are masked in them. ``prev``: the chain of the frame before, or "".
     """
 
+    format: Literal[1]
     session: Uid
     epoch: Seq
     after: FramePoint
     upto: FramePoint
     events: Offset
     bytes: bool
+    redacted: bool
     prev: Annotated[str, Meta(pattern="^(?:[0-9a-f]{64})?\\Z")]
     chain: Digest
-    size: Offset
+    size: Annotated[int, Meta(ge=1, le=PACKED_BYTES_MAX)]
 
 
 class Frame(Struct, frozen=True):
@@ -89,6 +94,10 @@ class Frame(Struct, frozen=True):
 
 class FrameDamaged(ValueError):
     """A frame that is not as frames are made."""
+
+
+class FrameTooNew(FrameDamaged):
+    """A frame of a later format: nothing says that it is damaged, and only a later version can read it."""
 
 
 class FrameVerdict(StrEnum):
@@ -113,6 +122,7 @@ def frames(
     after: FramePoint = START,
     prev: str = "",
     has_bytes: bool = False,
+    is_redacted: bool = False,
 ) -> Iterator[bytes]:
     """Cut the lines of one session that an export gave from ``after`` on into frames."""
     waiting, size, events, upto = list[bytes](), 0, 0, after
@@ -120,8 +130,14 @@ def frames(
 
     def frame() -> bytes:
         nonlocal prev
-        data, prev = _frame(waiting, session, epoch, after, upto, events, prev, has_bytes=has_bytes)
-        return data
+        payload = b"".join(waiting)
+        packed = codec.pack_frame(payload)
+        head = FrameHead(
+            format=1, session=session, epoch=epoch, after=after, upto=upto, events=events, bytes=has_bytes,
+            redacted=is_redacted, prev=prev, chain=NO_CHAIN, size=len(packed),
+        )  # fmt: skip
+        prev = chain_of(head, payload)
+        return encoded(replace(head, chain=prev)) + b"\n" + packed
 
     for line in lines:
         at = place.decode(line)
@@ -143,50 +159,42 @@ class _Place(Struct, frozen=True):
     part: int = 0
 
 
-def _frame(
-    lines: list[bytes],
-    session: str,
-    epoch: int,
-    after: FramePoint,
-    upto: FramePoint,
-    events: int,
-    prev: str,
-    *,
-    has_bytes: bool,
-) -> tuple[bytes, str]:
-    payload = b"".join(lines)
-    packed = codec.pack_frame(payload)
-    head = FrameHead(
-        session=session, epoch=epoch, after=after, upto=upto, events=events, bytes=has_bytes, prev=prev,
-        chain=NO_CHAIN, size=len(packed),
-    )  # fmt: skip
-    head = replace(head, chain=chain_of(head, payload))
-    return encoded(head) + b"\n" + packed, head.chain
-
-
 def chain_of(head: FrameHead, payload: bytes) -> str:
     """Return the chain of a frame whose lines are ``payload``, not packed: another zstd packs them otherwise.
 
     It covers all of the head but itself and ``size``.
     """
-    said = (head.session, head.epoch, *head.after, *head.upto, head.events, int(head.bytes), head.prev or "-")
+    flags = int(head.bytes), int(head.redacted)
+    said = head.format, head.session, head.epoch, *head.after, *head.upto, head.events, *flags, head.prev or "-"
     hashed = hashlib.sha256(" ".join(map(str, said)).encode() + b"\n")
     hashed.update(payload)
     return hashed.hexdigest()
 
 
 def head_of(data: bytes) -> FrameHead:
-    """Return the head that a frame begins with. Raises FrameDamaged."""
+    """Return the head that a frame begins with. Raises FrameDamaged, and FrameTooNew."""
     end = data.find(b"\n", 0, HEAD_BYTES_MAX)
+    text = data[: max(end, 0)]
     try:
-        head = msgspec.json.decode(data[: max(end, 0)], type=FrameHead)
+        # A later format may have another head, so its number is looked for first.
+        if (later := msgspec.json.decode(text, type=_Format).format) > FORMAT:
+            raise FrameTooNew(f"it has format {later}, and this version reads format {FORMAT}")
+        head = msgspec.json.decode(text, type=FrameHead)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as refused:
         raise FrameDamaged(f"its first line is no head of a frame: {refused}") from refused
     if head.events > EVENTS_MAX or head.upto < head.after or (head.upto == head.after) != (head.events == 0):
         raise FrameDamaged("its events are too many, or do not lie where its head says")
     if not head.prev and head.after != START:
         raise FrameDamaged("it is the first of its session by its chain, and not by its events")
+    if head.bytes and head.redacted:
+        raise FrameDamaged(
+            "its head says that its secrets are masked, and that it has the bytes of logs, which are not"
+        )
     return head
+
+
+class _Format(Struct, frozen=True):
+    format: Seq
 
 
 def read(data: bytes) -> Frame:
@@ -206,8 +214,8 @@ def read(data: bytes) -> Frame:
     if not payload.endswith(b"\n") or (len(payload) > FRAME_BYTES and len(lines) > 1):
         raise FrameDamaged("its lines are more than a frame may have, or the last one has no end")
     at, events = head.after, 0
-    for _, line in _parsed(lines):
-        _check(line, head, len(lines))
+    for number, (_, line) in enumerate(_parsed(lines), 1):
+        _check(line, head, number, len(lines))
         if isinstance(line, EventLine):
             if not at < (at := FramePoint(line.seq, line.part)):
                 raise FrameDamaged("its events are not in order")
@@ -217,13 +225,17 @@ def read(data: bytes) -> Frame:
     return Frame(head, lines)
 
 
-def _check(line: Any, head: FrameHead, lines: int) -> None:
-    """Raise FrameDamaged unless a line belongs into a frame with this head and so many lines."""
+def _check(line: Any, head: FrameHead, number: int, lines: int) -> None:
+    """Raise FrameDamaged unless a line belongs into a frame with this head, as the so manieth of its lines."""
     match line:
         case SessionLine() | SessionEnd() | RemovedLine() if line.uid != head.session:
             raise FrameDamaged("a line of it is of another session")
         case RemovedLine() if lines > 1 or head.prev or head.bytes:
             raise FrameDamaged("the line of a session that was removed is not alone")
+        case SessionLine() if number > 1:
+            raise FrameDamaged("a session begins in the middle of it")
+        case SessionEnd() if number < lines:
+            raise FrameDamaged("a session ends in the middle of it")
         case EventLine() if line.part < 0 or (line.log is not None and not head.bytes):
             raise FrameDamaged("an event has a part below 0, or lies in a log whose bytes do not come")
         case NumbersLine() | BytesLine() | SidecarLine() if not head.bytes:
@@ -247,34 +259,48 @@ def _parsed(lines: Iterable[bytes]) -> Iterator[tuple[bytes, Any]]:
 def verdict(head: FrameHead, held: Sequence[FrameHead]) -> FrameVerdict:
     """Tell what a frame is to those of its session that are there, in order and of one epoch."""
     last = held[-1] if held else None
+    if last is not None and head.session != last.session:
+        return FrameVerdict.OTHER
     if last is None or head.epoch > last.epoch:
         return FrameVerdict.NEXT if (head.after, head.prev) == (START, "") else FrameVerdict.GAP
     if head.epoch < last.epoch:
         return FrameVerdict.OLD
+    follows = (last.chain, last.upto, last.bytes, last.redacted)
+    if (head.prev, head.after, head.bytes, head.redacted) == follows:
+        return FrameVerdict.NEXT
     if any(each.chain == head.chain for each in held):
         return FrameVerdict.HAD
-    if (head.prev, head.after, head.bytes) == (last.chain, last.upto, last.bytes):
-        return FrameVerdict.NEXT
-    return FrameVerdict.GAP if head.after > last.upto else FrameVerdict.OTHER
+    # Frames without events lie between two others, too, so only the chain says whether any is missing.
+    is_known = not head.prev or any(each.chain == head.prev for each in held)
+    return FrameVerdict.OTHER if is_known or head.after < last.upto else FrameVerdict.GAP
 
 
 # joined ---------------------------------------------------------------------------------------------------------------
 
 
+class _LinePlace(NamedTuple):
+    """A line of a frame."""
+
+    frame: int
+    number: int
+
+
 class _Content(Struct):
     """The lines of a session so far: what is said again counts as it was said last.
 
-    Lines of bytes are only noted by their frame: there may be many more of them than there is memory.
+    Of lines of bytes only their place is noted: there may be many more of them than there is memory.
     """
 
     session: bytes = b""
     end: SessionEnd | None = None
     logs: list[tuple[LogLine, bytes]] = field(default_factory=list)
     numbers: dict[int, list[bytes]] = field(default_factory=dict)
-    pieces: dict[int, dict[int, None]] = field(default_factory=dict)
-    """By log the frames that have bytes of it."""
-    sidecars: dict[tuple[int, str], tuple[int, int]] = field(default_factory=dict)
-    """By log and name the frame and the line that say last what is in it."""
+    pieces: dict[int, list[_LinePlace]] = field(default_factory=dict)
+    """By log, the lines with its bytes."""
+    sidecars: dict[int, list[_LinePlace]] = field(default_factory=dict)
+    """By log, the files beside it: all of them come again when one of them changed."""
+    has_sidecars: bool = False
+    """True if they came behind the last line of type ``session``."""
     turns: dict[str, bytes] = field(default_factory=dict)
     branches: list[bytes] = field(default_factory=list)
     summaries: list[bytes] = field(default_factory=list)
@@ -282,19 +308,23 @@ class _Content(Struct):
     events: int = 0
 
     def take(self, text: bytes, line: Any, frame: int, number: int) -> None:
-        """Take a line, the so manieth of its frame."""
+        """Take a line, the so manieth of its frame. Raises FrameDamaged."""
         match line:
             case SessionLine():
-                self.session, self.end = text, None
+                self.session, self.end, self.has_sidecars = text, None, False
                 self.logs, self.numbers, self.branches, self.summaries = [], {}, [], []
+            case LogLine() if line.log != len(self.logs) + 1:
+                raise FrameDamaged("the logs of the session are not numbered 1, 2 and so on")
             case LogLine():
                 self.logs.append((line, text))
             case NumbersLine():
                 self.numbers.setdefault(line.log, []).append(text)
             case BytesLine():
-                self.pieces.setdefault(line.log, {})[frame] = None
+                self.pieces.setdefault(line.log, []).append(_LinePlace(frame, number))
             case SidecarLine():
-                self.sidecars[line.log, line.name] = frame, number
+                if not self.has_sidecars:
+                    self.sidecars, self.has_sidecars = {}, True
+                self.sidecars.setdefault(line.log, []).append(_LinePlace(frame, number))
             case TurnLine():
                 self.turns[line.uid] = text
             case EventLine():
@@ -331,6 +361,8 @@ def joined(parts: Sequence[Frame], made_anew: int = 0) -> Iterator[bytes]:
         for number, (text, line) in enumerate(_parsed(part.lines)):
             content.take(text, line, frame, number)
     if content.removed:
+        if len(heads) > 1:
+            raise FrameDamaged("more follows in the epoch in which the session was removed")
         yield content.removed
         return
     if content.end is None or not content.session:
@@ -339,7 +371,8 @@ def joined(parts: Sequence[Frame], made_anew: int = 0) -> Iterator[bytes]:
     for log, text in content.logs:
         yield text
         yield from content.numbers.get(log.log, ())
-        yield from _bytes_of(log.log, parts, content)
+        for place in (*content.pieces.get(log.log, ()), *content.sidecars.get(log.log, ())):
+            yield parts[place.frame].lines[place.number]
     yield from content.turns.values()
     for head, part in zip(heads, parts, strict=True):
         if head.events:
@@ -348,14 +381,3 @@ def joined(parts: Sequence[Frame], made_anew: int = 0) -> Iterator[bytes]:
     kept = sum(log.length for log, _ in content.logs) if heads[0].bytes else 0
     counts = SessionEnd(uid=content.end.uid, turns=len(content.turns), events=content.events, bytes=kept)
     yield encoded(counts) + b"\n"
-
-
-def _bytes_of(log: int, parts: Sequence[Frame], content: _Content) -> Iterator[bytes]:
-    """The bytes of a log, then the files beside it."""
-    for frame in content.pieces.get(log, ()):
-        yield from (
-            text for text, line in _parsed(parts[frame].lines) if isinstance(line, BytesLine) and line.log == log
-        )
-    for (of, _), (frame, number) in content.sidecars.items():
-        if of == log:
-            yield parts[frame].lines[number]

@@ -19,16 +19,18 @@ from backstory.exchange import replicate
 from backstory.store import Store
 from backstory.store.database import believed
 from backstory.store.file import connection
-from backstory.store.intake import claims, coverage
+from backstory.store.intake import claims, coverage, derived_tables
 from backstory.store.schema import fetch, fetch_one
-from backstory.store.tables import decisions, event_rows, lineage, plan, sessions
+from backstory.store.tables import decisions, event_rows, lineage, plan, sessions, turns
 from backstory.store.tables.logs import COPY, JSON
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     import apsw
+
+    from backstory.derive.facts import DerivedFacts
 
 
 class Came(StrEnum):
@@ -52,8 +54,10 @@ class Came(StrEnum):
     """It repeats a turn that is known here from another place, and nobody trusted it."""
 
 
-def take(db: apsw.Connection, source: str, uid: str, path: Path, *, trusted: bool, now: int) -> Came:
-    """Take a session over, or say why not. ``path``: the file that it came in.
+def take(
+    db: apsw.Connection, source: str, uid: str, path: Path, texts: event_rows.ReadyTexts, *, trusted: bool, now: int
+) -> Came:
+    """Take a session over, or say why not. ``path``: the file that it came in; ``texts`` are for the caller to index.
 
     Without ``trusted`` it is marked as from elsewhere, its logs are copies that no log of ours is taken for, and it
     claims none. Raises StoreDamaged.
@@ -78,7 +82,7 @@ def take(db: apsw.Connection, source: str, uid: str, path: Path, *, trusted: boo
             if says == Came.SAME and trusted:
                 _decide(db, source, known[1], uid)
             return says
-    _put(db, source, uid, known, path, trusted=trusted, now=now)
+    _put(db, source, uid, known, path, texts, trusted=trusted, now=now)
     return Came.NEW if known is None else Came.UPDATED
 
 
@@ -167,23 +171,30 @@ def _put(
     uid: str,
     known: tuple[int, str, str | None, str | None] | None,
     path: Path,
+    texts: event_rows.ReadyTexts,
     *,
     trusted: bool,
     now: int,
 ) -> None:
     """Put a session in the place of ours, if there is one; what was decided here later stays."""
     if known is None:
-        session_id = replicate.replace_session(db, source, uid, None)
+        session_id = replicate.replace_session(db, source, uid, None, texts)
         _copy_decisions(db, source, uid)
     else:
         mine = decisions.session_states(db, uids=[known[1]])[known[1]]
         other = decisions.session_states(db, source, uids=[uid])[uid]
         if known[1] != uid:
             decisions.forget(db, known[1])
-        session_id = replicate.replace_session(db, source, uid, (known[0], known[2], None))
+        session_id = replicate.replace_session(db, source, uid, (known[0], known[2], None), texts)
         decided = plan.merge(other, mine) if trusted else replace(mine.decided, leaf=other.decided.leaf)
         decisions.write(db, uid, plan.fitting(decided, other), mine.turns)
     replicate.copy_count(db, source, uid, session_id)
+    # Of a log that was made of the events nothing is read again.
+    db.execute(
+        f"update logs set pending = (select o.pending from {source}.logs o where o.native_id = logs.native_id "
+        f"and o.kind = logs.kind) where session_id = ? and kind in ('{JSON}', '{COPY}{JSON}') and derived > 0",
+        (session_id,),
+    )
     db.execute(
         "update sessions set imported = ?, elsewhere = ? where id = ?",
         (now, None if trusted else str(path).encode("utf-8", "backslashreplace").decode(), session_id),
@@ -235,11 +246,28 @@ ROWS_AT_ONCE = 5_000
 BYTES_AT_ONCE = 16 * 1024 * 1024
 
 
+TEXTS = "staged_texts"
+_TEXTS_TABLE = f"create table {TEXTS}(event_id integer primary key, seq integer, scope text, content text)"
+"""The texts of events as they are to be indexed: once, where the session comes to stay."""
+
+
+class StagedFacts(Struct):
+    """Facts from events on their way; the ids of their session's turns, by their uids."""
+
+    session_id: int
+    turn_ids: dict[str, int]
+    found: DerivedFacts
+    answers: dict[str, str]
+
+
 class StagedRows(Struct):
     """Rows on their way, by their table; of ``events`` with the session, see ``event_rows.insert``."""
 
     tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     events: list[tuple[int, tuple[Any, ...]]] = field(default_factory=list)
+    texts: list[tuple[int, int, str, str]] = field(default_factory=list)
+    """The texts of events to be indexed: the event's place in ``events``, its record, the scope, the text."""
+    facts: list[StagedFacts] = field(default_factory=list)
     counts: list[tuple[int | None, int | None, int]] = field(default_factory=list)
     """Sizes of contexts, which are written once all is there that they are counted from."""
     rows: int = 0
@@ -251,16 +279,20 @@ class StagedRows(Struct):
         self.rows += 1
         self.bytes += size
 
-    def add_event(self, session_id: int, row: tuple[Any, ...], *, size: int) -> None:
-        """Add the row of an event, from its column ``seq`` to ``length``."""
+    def add_event(self, session_id: int, row: tuple[Any, ...], *, size: int, scope: str = "", text: str = "") -> None:
+        """Add the row of an event, from its column ``seq`` to ``length``; ``text``: to be indexed, if its scope is."""
+        if scope:
+            self.texts.append((len(self.events), row[0], scope, text))
         self.events.append((session_id, row))
         self.rows += 1
-        self.bytes += size
+        self.bytes += size + len(text)
 
     def clear(self) -> None:
         """Remove all."""
         self.tables.clear()
         self.events.clear()
+        self.texts.clear()
+        self.facts.clear()
         self.counts.clear()
         self.rows = self.bytes = 0
 
@@ -271,17 +303,33 @@ class StagedRows(Struct):
 
 
 class Staging(Store):
-    """The store; see the module."""
+    """The store; see the module. Nothing of it outlives its process, so many sessions are written at once."""
+
+    _held = 0
+    """The bytes and rows that were put since all was written."""
 
     def put(self, rows: StagedRows) -> None:
-        """Write rows, and empty them. Raises StoreDamaged for rows that no store could hold."""
-
-        def write(db: apsw.Connection) -> None:
-            with believed(self.path):
-                _write(db, rows)
-
-        self._write(write)
+        """Put rows in, and empty them. Raises StoreDamaged for rows that no store could hold, and puts none in."""
+        self._held += rows.bytes + rows.rows
+        self._put(lambda db: _write(db, rows))
         rows.clear()
+        if self._held >= BYTES_AT_ONCE:
+            self.settle()
+
+    def settle(self) -> None:
+        """Write all that was put."""
+        self._held, db = 0, self.writer()
+        with connection.translated(self.path):
+            if db.in_transaction:
+                db.execute("commit")
+
+    def _put(self, change: Callable[[apsw.Connection], None]) -> None:
+        db = self.writer()
+        with connection.translated(self.path), believed(self.path):
+            if not db.in_transaction:
+                db.execute("begin immediate")
+            with db:
+                change(db)
 
     def drop_session(self, session_id: int) -> None:
         """Remove what would keep another copy of a session out; its other rows are never read."""
@@ -290,7 +338,7 @@ class Staging(Store):
             db.execute("delete from logs where session_id = ?", (session_id,))
             db.execute("delete from sessions where id = ?", (session_id,))
 
-        self._write(drop)
+        self._put(drop)
 
     def writer(self) -> apsw.Connection:
         is_new = self._writer is None
@@ -301,6 +349,7 @@ class Staging(Store):
             # Rows that no store could hold are taken back.
             db.execute("pragma journal_mode = memory")
             db.execute("pragma synchronous = off")
+            db.execute(_TEXTS_TABLE)
         return db
 
 
@@ -309,6 +358,15 @@ def _write(db: apsw.Connection, rows: StagedRows) -> None:
         for columns, alike in groupby(found, key=tuple):
             values = ", ".join(f":{name}" for name in columns)
             db.executemany(f"insert into {table}({', '.join(columns)}) values ({values})", alike)
+    first_id = event_rows.next_event_id(db)
     for session_id, events in groupby(rows.events, key=itemgetter(0)):
         event_rows.insert(db, session_id, [row for _, row in events])
+    db.executemany(
+        f"insert into {TEXTS}(event_id, seq, scope, content) values (?, ?, ?, ?)",
+        [(first_id + number, *text) for number, *text in rows.texts],
+    )
+    for each in rows.facts:
+        event_ids = {row[:2]: first_id + n for n, (of, row) in enumerate(rows.events) if of == each.session_id}
+        derived_tables.write(db, each.session_id, each.found, each.turn_ids, event_ids)
+        turns.note_answers(db, each.turn_ids, each.answers)
     db.executemany("update sessions set context_chars = ?, context_limit = ? where id = ?", rows.counts)

@@ -282,7 +282,8 @@ def why_too_much(line: bytes) -> str | None:
     """Return why a line has more than a line may have; None for one that has not."""
     if len(line) > LINE_BYTES_MAX:
         return f"it is longer than {LINE_BYTES_MAX // 1_048_576} MB"
-    if line.count(b"{") + line.count(b"[") > STRUCTURES_MAX:
+    # A shorter line has no room for so many.
+    if len(line) > STRUCTURES_MAX and line.count(b"{") + line.count(b"[") > STRUCTURES_MAX:
         return f"more than {STRUCTURES_MAX:,} lists and objects begin in it"
     return None
 

@@ -5,6 +5,7 @@ The other store is attached to this one's connection as ``source`` by the caller
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ from backstory.store.tables import compactions, decisions, event_rows, lent, lin
 from backstory.store.tables.logs import COPY
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     import apsw
 
     from backstory.conversation.tree import Point
@@ -100,8 +103,13 @@ def copy_count(db: apsw.Connection, source: str, uid: str, session_id: int) -> N
     )
 
 
-def replace_session(db: apsw.Connection, source: str, uid: str, known: Any) -> int:
-    """Put a session as another store has it in the place of ours; returns its id."""
+def replace_session(
+    db: apsw.Connection, source: str, uid: str, known: Any, texts: event_rows.ReadyTexts | None = None
+) -> int:
+    """Put a session as another store has it in the place of ours; returns its id.
+
+    ``texts``: where the other store has the texts of its events ready; the caller indexes them.
+    """
     number = known and db.execute("select number from sessions where id = ?", (known[0],)).get
     if known:
         event_rows.delete_of_session(db, known[0])
@@ -115,7 +123,7 @@ def replace_session(db: apsw.Connection, source: str, uid: str, known: Any) -> i
     session_id = db.last_insert_rowid()
     if known:
         db.execute("update sessions set elsewhere = ? where id = ?", (known[2], session_id))
-    _copy_content(db, source, old, session_id, kind="kind")
+    _copy_content(db, source, old, session_id, kind="kind", texts=texts)
     return session_id
 
 
@@ -258,7 +266,15 @@ def _id_of(db: apsw.Connection, source: str, uid: str) -> int:
     return int(str(found[0]))
 
 
-def _copy_content(db: apsw.Connection, source: str, old: int, new: int, *, kind: str) -> None:
+def _copy_content(
+    db: apsw.Connection,
+    source: str,
+    old: int,
+    new: int,
+    *,
+    kind: str,
+    texts: event_rows.ReadyTexts | None = None,
+) -> None:
     db.execute(
         f"insert or ignore into dictionaries(id, sha256, data) select id, sha256, data from {source}.dictionaries"
     )
@@ -280,13 +296,8 @@ def _copy_content(db: apsw.Connection, source: str, old: int, new: int, *, kind:
     )
     turn_ids, is_covered = dict(pairs), coverage.is_covered(db, new)
     if is_covered:
-        db.execute(
-            f"insert into turn_texts(turn_id, answer) select n.id, x.answer from {source}.turns o "
-            f"join {source}.turn_texts x on x.turn_id = o.id join turns n on n.uid = o.uid and n.session_id = ? "
-            "where o.session_id = ?",
-            (new, old),
-        )
-    _copy_events(db, source, old, new, log_ids, turn_ids)
+        _copy_answers(db, source, old, new)
+    _copy_events(db, source, old, new, log_ids, turn_ids, texts)
     turns.sum_up(db, new)
     compactions.index(db, new)
     # What an earlier version derived may be other columns: the next ingest derives it anew.
@@ -301,14 +312,29 @@ def _copy_content(db: apsw.Connection, source: str, old: int, new: int, *, kind:
         )
 
 
+def _copy_answers(db: apsw.Connection, source: str, old: int, new: int) -> None:
+    db.execute(
+        f"insert into turn_texts(turn_id, answer) select n.id, x.answer from {source}.turns o "
+        f"join {source}.turn_texts x on x.turn_id = o.id join turns n on n.uid = o.uid and n.session_id = ? "
+        "where o.session_id = ?",
+        (new, old),
+    )
+
+
 def _copy_events(
-    db: apsw.Connection, source: str, old: int, new: int, log_ids: dict[int, int], turn_ids: dict[Any, Any]
+    db: apsw.Connection,
+    source: str,
+    old: int,
+    new: int,
+    log_ids: dict[int, int],
+    turn_ids: dict[Any, Any],
+    texts: event_rows.ReadyTexts | None,
 ) -> None:
     codecs: dict[int, EventCodec] = {}
     after, parts = (0, -1), Parts()
     while True:
         rows: list[tuple[Any, ...]] = db.execute(
-            f"select {event_rows.COLUMNS} from {source}.events where session_id = ? and (seq, part) > (?, ?) "
+            f"select {event_rows.COLUMNS}, id from {source}.events where session_id = ? and (seq, part) > (?, ?) "
             "order by seq, part limit ?",
             (old, *after, EVENTS_AT_ONCE),
         ).fetchall()
@@ -317,18 +343,38 @@ def _copy_events(
         first_id = event_rows.insert(
             db, new,
             [
-                (row[0], parts.of(*row[:2]), turn_ids.get(row[2]), *row[3:7], log_ids.get(row[7]), *row[8:])
+                (row[0], parts.of(*row[:2]), turn_ids.get(row[2]), *row[3:7], log_ids.get(row[7]), *row[8:10])
                 for row in rows
             ],
         )  # fmt: skip
-        texts: list[tuple[int, int, str | None, str]] = []
-        for n, row in enumerate(rows):
-            event = event_from_json(codec.unpack_event(db, codecs, row[5]))
-            scope, text = index_text.searchable(event, in_index=True) or (None, "")
-            if scope is not None:
-                texts.append((first_id + n, int(row[0]), scope, index_text.index_text(text, scope)))
-        event_rows.index_texts(db, new, texts)
+        if texts is not None:
+            texts.events.append((new, rows[0][-1], rows[-1][-1], first_id - rows[0][-1]))
+        else:
+            event_rows.index_texts(db, new, list(_texts_of(db, zip(count(first_id), rows), codecs)))
         after = (rows[-1][0], rows[-1][1])
+
+
+def index_compact(db: apsw.Connection, uid: str) -> None:
+    """Put the compact forms of a session's events into the index: it cannot be derived, so nothing of it is there."""
+    found = db.execute(
+        f"select e.id, e.session_id, {event_rows.COLUMNS} from events e where session_id = "
+        "(select id from sessions where uid = ?) and e.id not in (select id from search_index_content)",
+        (uid,),
+    )
+    rows: list[tuple[Any, ...]] = found.fetchall()
+    for at in range(0, len(rows), EVENTS_AT_ONCE):
+        some = rows[at : at + EVENTS_AT_ONCE]
+        event_rows.index_texts(db, some[0][1], list(_texts_of(db, ((row[0], row[2:]) for row in some), {})))
+
+
+def _texts_of(
+    db: apsw.Connection, rows: Iterable[tuple[int, tuple[Any, ...]]], codecs: dict[int, EventCodec]
+) -> Iterator[event_rows.Text]:
+    for event_id, row in rows:
+        event = event_from_json(codec.unpack_event(db, codecs, row[5]))
+        scope, text = index_text.searchable(event, in_index=True) or (None, "")
+        if scope is not None:
+            yield event_id, int(row[0]), scope, index_text.index_text(text, scope)
 
 
 def _copy_derived(db: apsw.Connection, source: str, old: int, new: int, *, is_covered: bool) -> None:
@@ -346,8 +392,8 @@ def _copy_derived(db: apsw.Connection, source: str, old: int, new: int, *, is_co
     )
     of, ids_ = "session_id = :old", {"new": new, "old": old}
     for table in ("session_files", "session_refs"):
-        copy_rows(db, source, table, of, {"session_id": ":new", "turn_id": turn_of}, ids_)
-    copy_rows(db, source, "checkpoints", of, {"session_id": ":new"}, ids_)
+        copy_rows(db, source, table, f"{of} order by id", {"session_id": ":new", "turn_id": turn_of}, ids_)
+    copy_rows(db, source, "checkpoints", f"{of} order by id", {"session_id": ":new"}, ids_)
     side_texts.copy(db, source, old, new)
     db.execute(
         "insert into file_touches(file_id, seq, part, action, to_path) select n.id, t.seq, t.part, t.action, t.to_path "

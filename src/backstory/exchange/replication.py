@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from backstory.store.tables import sessions
 from backstory.store.tables.sessions import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from pathlib import Path
 
     import apsw
@@ -32,11 +32,12 @@ if TYPE_CHECKING:
     from backstory.store.file import maintenance
     from backstory.store.intake import run_facts, written
     from backstory.store.intake.run_facts import LoggedRun
-    from backstory.store.tables import boarding, decisions, plan
+    from backstory.store.tables import boarding, decisions, event_rows, plan
     from backstory.store.tables.plan import Decide, Prune, Remove, Step, StoreState
 else:
     boarding = lazy_module("backstory.store.tables.boarding")
     decisions = lazy_module("backstory.store.tables.decisions")
+    event_rows = lazy_module("backstory.store.tables.event_rows")
     imported = lazy_module("backstory.exchange.imported")
     maintenance = lazy_module("backstory.store.file.maintenance")
     merge_session = lazy_module("backstory.exchange.merge_session")
@@ -278,20 +279,54 @@ def take_elsewhere(store: Store, source: Store, uid: str, origin: Taken) -> bool
     return store.change_from(source, take, look=_checks(source, uid))
 
 
-def take_imported(store: Store, source: Store, uid: str, path: Path, *, trusted: bool) -> Came:
-    """Take over a session of an import out of the store that it was put into; ``path``: the file it came in.
+def take_imported(
+    store: Store, source: Store, uids: Sequence[str], path: Path, *, trusted: bool
+) -> list[Came | Exception]:
+    """Take over the next sessions of an import out of the store that it was put into; ``path``: the file it came in.
 
-    Raises SessionNotStorable.
+    As many as have some thousand events, in one transaction, and at least one; of each how it came, or why it could
+    not be taken over, as SessionNotStorable.
     """
 
-    def take(db: apsw.Connection, name: str) -> Came:
+    def take(db: apsw.Connection, name: str) -> list[Came | Exception]:
+        done: list[Came | Exception] = []
+        texts = event_rows.ReadyTexts(f"{name}.{imported.TEXTS}")
+        for uid in uids:
+            waiting = len(texts.events)
+            try:
+                with connection.alone(db, store.path):
+                    done.append(take_one(db, name, uid, texts))
+            except Exception as refused:
+                if isinstance(refused, errors.StoreBusy) or not errors.is_for_one_only(refused):
+                    raise
+                del texts.events[waiting:]
+                done.append(refused)
+            if texts.count >= imported.ROWS_AT_ONCE:
+                break
+        texts.index(db)
+        return done
+
+    def take_one(db: apsw.Connection, name: str, uid: str, texts: event_rows.ReadyTexts) -> Came:
         try:
             with believed(path):
-                return imported.take(db, name, uid, path, trusted=trusted, now=store.now())
+                return imported.take(db, name, uid, path, texts, trusted=trusted, now=store.now())
         except errors.StoreDamaged as refused:
             raise errors.SessionNotStorable(uid, str(refused.__cause__ or refused)) from refused
 
     return store.change_from(source, take)
+
+
+@contextmanager
+def beside(store: Store, source: Store) -> Iterator[None]:
+    """Have a store at hand that much is taken from; else it is opened each time."""
+    source.ask(sessions.count)
+    with connection.attached(store.writer(), store.path, source.path):
+        yield
+
+
+def index_compact(store: Store, uid: str) -> None:
+    """Have what is stored of an imported session found that could not be derived."""
+    store.change(replicate.index_compact, uid)
 
 
 def take_removals(store: Store, removed: Sequence[tuple[str, int]]) -> int:

@@ -21,6 +21,7 @@ from backstory.exchange.json_lines import (
     PIECE_BYTES,
     BoardLine,
     End,
+    EventLine,
     FileHead,
     RemovedLine,
     SessionEnd,
@@ -100,6 +101,7 @@ class JsonImport:
             self._refuse("the file ends before its line of type 'end': it is not whole")
         if self.damaged and not self.uids:
             self._refuse("no session of it is whole")
+        self._staging.settle()
 
     def _lines(self, file: IO[bytes]) -> Iterator[bytes]:
         """The lines that are not blank; of one that is too long only its beginning."""
@@ -179,6 +181,10 @@ class JsonImport:
         self._head = head
 
     def _take(self, line: Any) -> None:
+        # Nearly all lines are these.
+        if line.__class__ is EventLine and self._session is not None and not self._is_skipping:
+            self._session.add_event(line)
+            return
         if isinstance(line, SessionLine | RemovedLine | BoardLine | End):
             self._is_skipping = False
             if self._session is not None:
@@ -226,6 +232,8 @@ class JsonImport:
         self.uids.append(line.uid)
 
     def _put(self) -> None:
+        if self._session is not None:
+            self._session.settle()
         try:
             self._staging.put(self._rows)
         except StoreDamaged as refused:

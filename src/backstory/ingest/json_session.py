@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from backstory.agents.jsonl import LINE_BYTES_MAX
 from backstory.conversation.compact import compact_event
 from backstory.derive import index_text
+from backstory.derive.deriver import Deriver
 from backstory.errors import ContextFull, ContextUnusable
+from backstory.exchange.imported import StagedFacts
 from backstory.exchange.json_lines import (
     BranchLine,
     BytesLine,
@@ -23,8 +26,9 @@ from backstory.exchange.json_lines import (
     ms_of,
 )
 from backstory.exchange.portable import row_of
-from backstory.model import KINDS, Outcome, Parts, encoded, event_from_json, event_to_json
+from backstory.model import KINDS, AssistantText, At, Outcome, Parts, encoded, event_from_json, event_to_json
 from backstory.store import codec
+from backstory.store.intake import derived_tables
 from backstory.store.tables import logs, sidecars
 from backstory.store.tables.decisions import DECIDED, context_rows
 from backstory.store.tables.logs import API, COPY, FILE, JSON, STDERR, STREAM, SeqRange
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from backstory.model import Event
 
 OUTCOMES = frozenset(each.value for each in Outcome)
+_BEGINS = {kind: b'{"' + kind.encode() + b'"' for kind in KINDS}
 
 
 class Ids(msgspec.Struct):
@@ -58,7 +63,7 @@ class StagedSession:
         self._has_bytes, self._trusted = has_bytes, trusted
         self._turns: dict[str, int] = {}
         self._logs: list[StagedLog] = []
-        self._omitted = None if has_bytes else OmittedLog(line.uid, self.id, self._next_log())
+        self._omitted = None if has_bytes else OmittedLog(line, self.id, self._next_log())
         self._place, self._parts = (0, 0), Parts()
         """The record and part of the last event, and today's numbers of parts."""
         self._events = 0
@@ -78,7 +83,7 @@ class StagedSession:
             case TurnLine():
                 self._add_turn(line)
             case EventLine():
-                self._add_event(line)
+                self.add_event(line)
             case BranchLine():
                 if self._trusted:
                     self._check_seq(line.leaf_seq)
@@ -86,6 +91,11 @@ class StagedSession:
                 ms_of(line.created)
             case SummaryLine():
                 self._add_summary(line)
+
+    def settle(self) -> None:
+        """Add what its events add up to, before the rows that came are written."""
+        if self._omitted is not None:
+            self._omitted.settle(self._rows, self._turns)
 
     def end(self, line: SessionEnd) -> None:
         """Check that all of it came."""
@@ -162,10 +172,12 @@ class StagedSession:
         self._ids.turn += 1
         self._turns[line.uid] = turn_id = self._ids.turn
         self._add("turns", line, len(line.prompt), id=turn_id)
-        if line.answer is not None:
+        # Without logs they are found in the events.
+        if line.answer is not None and self._omitted is None:
             self._rows.add("turn_texts", len(line.answer), turn_id=turn_id, answer=line.answer)
 
-    def _add_event(self, line: EventLine) -> None:
+    def add_event(self, line: EventLine) -> None:
+        """Take an event, behind those before."""
         self._end_log()
         if (line.seq, line.part) <= self._place:
             raise Wrong(f"record {line.seq}, part {line.part} does not come behind the event before it")
@@ -182,7 +194,7 @@ class StagedSession:
         if self._omitted is None:
             self._rows.add_event(self.id, (*row, *self._where(line)), size=len(data))
         else:
-            self._omitted.take(line, row, self._rows)
+            self._omitted.take(line, event, row, self._rows)
         self._events += 1
 
     def _where(self, line: EventLine) -> tuple[int | None, int | None, int | None]:
@@ -214,7 +226,7 @@ def _event(data: msgspec.Raw) -> Event:
     """An event of a kind that is known: of another one nothing would be left."""
     text = bytes(data).strip()
     event = event_from_json(text)
-    if not text.startswith(b'{"' + event.kind.encode() + b'"') or event.kind not in KINDS:
+    if not text.startswith(_BEGINS.get(event.kind, b"\0")):
         raise Wrong("its event is none of a kind that is known here")
     return event
 
@@ -281,44 +293,74 @@ class StagedLog:
 class OmittedLog:
     """Makes a log of a session's events, a line for each record: so their full forms are kept without its own logs.
 
-    Such a line is ``{"at":…,"turn":…,"events":[[part,{…}],…]}``.
+    Such a line is ``{"at":…,"turn":…,"events":[[part,{…}],…]}``. What its events add up to is derived as they come, so
+    that nothing of such a log is left to be read again.
     """
 
-    def __init__(self, session_uid: str, session_id: int, log_id: int) -> None:
-        self._uid, self._session_id, self._log_id = session_uid, session_id, log_id
+    def __init__(self, session: SessionLine, session_id: int, log_id: int) -> None:
+        self._uid, self._session_id, self._log_id = session.uid, session_id, log_id
         self._bytes = _Bytes(log_id)
-        self._record: list[tuple[EventLine, tuple[Any, ...]]] = []
+        self._record: list[tuple[EventLine, Event, tuple[Any, ...]]] = []
         """The events of the last record, each with its row up to the columns that say where that lies."""
         self._range: SeqRange | None = None
+        self._deriver, self._cwd = Deriver(), session.cwd or None
+        self._answers = dict[str, str]()
+        self._is_derived = True
 
-    def take(self, line: EventLine, row: tuple[Any, ...], rows: StagedRows) -> None:
+    def take(self, line: EventLine, event: Event, row: tuple[Any, ...], rows: StagedRows) -> None:
         """Take an event, with its row as far as it is known."""
         if self._record and self._record[0][0].seq != line.seq:
             self._flush(rows)
-        self._record.append((line, row))
+        self._record.append((line, event, row))
+
+    def settle(self, rows: StagedRows, turn_ids: dict[str, int]) -> None:
+        """Add what was derived since the last time."""
+        found = self._deriver.cut(self._cwd)
+        rows.facts.append(StagedFacts(self._session_id, turn_ids, found, self._answers))
+        self._answers = {}
 
     def end(self, rows: StagedRows, *, trusted: bool) -> None:
         """Add what is left, and the log's own row."""
         self._flush(rows)
         self._add_range(rows)
         tail_hash, frames = self._bytes.finish(rows)
+        pending = self._deriver.state() if self._is_derived else None
         rows.add(
             "logs", id=self._log_id, session_id=self._session_id, agent=API, kind=kind_of(JSON, trusted=trusted),
             native_id=self._uid, tail_hash=tail_hash, read_to=self._bytes.end, parsed_to=self._bytes.end, frames=frames,
+            derived=derived_tables.VERSION if self._is_derived else 0,
+            pending=codec.pack_text(pending) if pending else None,
         )  # fmt: skip
 
     def _flush(self, rows: StagedRows) -> None:
         if not self._record:
             return
-        first, (*_, at, _kind, _data, _chars) = self._record[0]
-        events = [(int(row[1]), msgspec.Raw(bytes(line.event))) for line, row in self._record]
+        first, _, (*_, at, _kind, _data, _chars) = self._record[0]
+        events = [(int(row[1]), msgspec.Raw(bytes(line.event))) for line, _, row in self._record]
         text = encoded({"at": at, "turn": first.turn, "events": events})
         start = self._bytes.end
         self._bytes.add(text + b"\n", rows)
         self._number(first.seq, start, rows)
-        for _, row in self._record:
-            rows.add_event(self._session_id, (*row, self._log_id, start, len(text)), size=len(row[-2]))
+        # A longer line is not read.
+        self._is_derived = self._is_derived and len(text) <= LINE_BYTES_MAX
+        for _, event, row in self._record:
+            scope, words = self._derived(event, At(first.seq, row[1], first.turn, at))
+            place = self._log_id, start, len(text)
+            rows.add_event(self._session_id, (*row, *place), size=len(row[-2]), scope=scope, text=words)
         self._record.clear()
+
+    def _derived(self, event: Event, where: At) -> tuple[str, str]:
+        """Note what an event says, as who reads such a log does; returns its scope and the text to be indexed."""
+        try:
+            self._deriver.take(event, where, self._cwd)
+            if where.turn_uid is not None and isinstance(event, AssistantText):
+                self._answers[where.turn_uid] = event.text
+            scope, text = index_text.searchable(event, in_index=True) or ("", "")
+            return scope, index_text.index_text(text, scope) if scope else ""
+        except Exception:
+            # Whatever it stumbles over: such a log is read again, as others are.
+            self._is_derived = False
+            return "", ""
 
     def _number(self, seq: int, start: int, rows: StagedRows) -> None:
         if self._range is not None and self._range.takes(start, seq):

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 QUEUE = f"{STORE}.queue.db"
 DATABASES = (STORE, QUEUE)
 FILES = (*(name + side for name in DATABASES for side in ("", "-journal", "-wal", "-shm")), "config.toml",
-         "prices.toml", "folders.seen", "listeners.json", "web.json", MASK_KEY)  # fmt: skip
+         "prices.toml", "folders.seen", "listeners.json", "web.json",
+         MASK_KEY, "server.json")  # fmt: skip
 """Our files in a home."""
 LOCKS = "locks"
 FOLDERS = (
@@ -35,7 +36,7 @@ FOLDERS = (
 COPYING = ".moving"
 """Behind the name of a file, with a dot before it, while it is copied."""
 _UNFINISHED = lazy_regex(
-    rf"(?:folders\.seen|listeners\.json|{re.escape(MASK_KEY)})\.\d+|\.(?:{MOVED_TO}|{MOVED_FROM})\.\d+"
+    rf"(?:folders\.seen|listeners\.json|server\.json|{re.escape(MASK_KEY)})\.\d+|\.(?:{MOVED_TO}|{MOVED_FROM})\.\d+"
     rf"|\.(?:{'|'.join(map(re.escape, (*FILES, *FOLDERS)))}){re.escape(COPYING)}"
 )
 _NAMES_STORE = lazy_regex(r"spool/[^/]+/run\.json|compactions/[^/]+\.continue")

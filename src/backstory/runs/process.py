@@ -62,6 +62,18 @@ def _stat_of(pid: int) -> tuple[str, int, int, int]:
         return "", 0, 0, 0
 
 
+def working_in(folder: Path) -> list[int]:
+    """Return the living processes whose current folder this is, as far as the system tells."""
+    import psutil
+
+    found = []
+    for each in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if each.status() != psutil.STATUS_ZOMBIE and each.cwd() == str(folder):
+                found.append(each.pid)
+    return found
+
+
 def writers_of(path: Path) -> list[int]:
     """Return the other processes that have a file open for writing, if the system reports modes."""
     import psutil

@@ -377,15 +377,8 @@ class Database:
         source.ask(look)
         if source.path == self.path:
             return self._write(lambda db: change(db, "main"), decided=decided)
-        db = self.writer()
-        with connection.translated(source.path):
-            db.execute("attach database ? as source", (str(source.path),))
-        try:
+        with connection.attached(self.writer(), self.path, source.path):
             return self._write(lambda db: change(db, "source"), decided=decided)
-        finally:
-            # A disk that is full may be so here, too.
-            with connection.translated(self.path):
-                db.execute("detach database source")
 
     def _change(self, change: Callable[[apsw.Connection], T], *, decided: bool = False) -> T:
         if not self.exists:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import BytecodeCache, Environment, PackageLoader, StrictUndefined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import CodeType
+
+    from jinja2.bccache import Bucket
 
     from backstory.web.reading import PageEntry
 
@@ -54,11 +57,27 @@ class PageLinks:
         return ()
 
 
+class _Compiled(BytecodeCache):
+    """The templates as they were compiled first in this process: an export of many sessions has links of each."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, CodeType | None] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        bucket.code = self._known.get(bucket.key)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self._known[bucket.key] = bucket.code
+
+
+_COMPILED = _Compiled()
+
+
 def environment(links: PlaceLinks) -> Environment:
     """The templates with these links."""
     found = Environment(
         loader=PackageLoader("backstory.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
+        lstrip_blocks=True, bytecode_cache=_COMPILED,
     )  # fmt: skip
     found.globals["links"] = links
     return found

@@ -62,7 +62,7 @@ def serve(
     wanted = port if port is not None else FIRST_PORT + crc32(os.fsencode(home)) % PORTS
     with listening(wanted, TRIED if port is None else 1) as sock:
         address, server = server_of(open_workspace, user_home, sock, acting)
-        with _ended_by_signals(server), _noted(home, address) if is_shared else nullcontext():
+        with ended_by_signals(server), _noted(home, address) if is_shared else nullcontext():
             taken = sock.getsockname()[1] != wanted
             tell(address, wanted if taken else None)
             server.run(sockets=[sock])
@@ -97,7 +97,7 @@ class Server(uvicorn.Server):
 
 
 @contextmanager
-def _ended_by_signals(server: uvicorn.Server) -> Iterator[None]:
+def ended_by_signals(server: uvicorn.Server) -> Iterator[None]:
     """Have the signals by which a person ends the pages end them, and nothing else."""
 
     def stop(_number: int, _frame: object) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from asyncio import Semaphore
-from collections import OrderedDict
 from datetime import UTC, datetime
 from importlib.resources import files
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -32,7 +30,7 @@ from backstory.workspace.history.blocks import content_of
 from backstory.workspace.history.images import image_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Hashable
+    from collections.abc import Callable, Coroutine
     from pathlib import Path
 
     from starlette.requests import Request
@@ -64,8 +62,7 @@ class Site:
         self.kept, self._few = SharedWorkspace(open_workspace), Semaphore(ANSWERED_AT_ONCE)
         self._templates = environment(PageLinks(acts=acting is not None))
         self.hub = Hub(open_workspace, user_home, self._drawn)
-        self._contents: OrderedDict[tuple[Hashable, ...], Content] = OrderedDict()
-        self._lock = Lock()
+        self._contents: KeptAnswers[Content] = KeptAnswers(CONTENTS_KEPT)
         self._totals: KeptAnswers[int] = KeptAnswers(TOTALS_KEPT)
         self._reports: KeptAnswers[ReportPage | None] = KeptAnswers(REPORTS_KEPT)
 
@@ -249,15 +246,9 @@ class Site:
 
     def _content(self, workspace: Workspace, located: LocatedSession) -> Content:
         """The outline of a session as it is now; of one that did not change since, as it was read then."""
+        # The key says what it was read of: runs count as well as stores.
         key = (located.session.uid, workspace.reader.change_token())
-        with self._lock:
-            content = self._contents.get(key)
-        if content is None:
-            content = content_of(workspace.reader, located)
-            with self._lock:
-                self._contents[key] = content
-                while len(self._contents) > CONTENTS_KEPT:
-                    self._contents.popitem(last=False)
+        content = self._contents.get(key, (), lambda: content_of(workspace.reader, located))
         # The stores of the request that read it are closed.
         return replace(content, located=located)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from backstory.errors import RecordNotFound
@@ -360,8 +359,7 @@ class Reader:
         """
         from backstory.workspace.history.entries import events_behind
 
-        found = events_behind(located, after, form, turns)
-        return found if limit is None else islice(found, limit)
+        return events_behind(located, after, form, turns, limit)
 
     def record(self, located: LocatedSession, seq: int) -> tuple[SessionEntry, ...]:
         """The events of one record, each in full. Raises RecordNotFound."""

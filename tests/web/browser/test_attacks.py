@@ -9,7 +9,7 @@ import pytest
 
 from backstory.chronicle.tabs import TABS
 from backstory.web.reporting import slug
-from tests.support.attacks import ATTACKS, MARK, put
+from tests.support.attacks import ATTACKS, CANARY, MARK, TOUCHED, put
 from tests.support.browsing import tab as opened_tab
 from tests.support.counts import IS_LONG
 from tests.support.pages import served
@@ -29,15 +29,6 @@ GROUPS = [ATTACKS[n : n + TOGETHER] for n in range(0, len(ATTACKS), TOGETHER)]
 WHOLE = 1_000 if IS_LONG else 5
 """The most records of a session that are read whole."""
 TYPED = ATTACKS if IS_LONG else ATTACKS[::20]
-CANARY = f"for (const name of ['{MARK}', 'alert', 'print']) window[name] = () => console.error('{MARK}')"
-TOUCHED = """() => {
-  for (const each of document.querySelectorAll("details")) each.open = true;
-  for (const each of document.querySelectorAll("main, main *"))
-    for (const name of ["mouseover", "mousemove", "pointerrawupdate", "focus", "toggle", "beforeinput",
-                        "animationstart", "error", "load", "begin"])
-      each.dispatchEvent(new Event(name, { bubbles: true }));
-}"""
-"""Opens and touches whatever there is, as a person would in an hour."""
 
 
 @pytest.fixture(scope="module")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from importlib.metadata import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
 from backstory.chronicle.tabs import ON_PAGES
 from backstory.web.reporting import slug
-from tests.support.browsing import WIDTHS, need_a_browser, tab
+from tests.support.browsing import HEIGHT, WIDTHS, need_a_browser, tab
 from tests.support.counts import IS_LONG
 
 if TYPE_CHECKING:
@@ -28,6 +28,14 @@ PATHS = ["/sessions", "/sessions?agent=claude&grep=a", "/search", "/search?q=tes
 """Every kind of page. ``uid`` and ``seq``: of a hit for "test"."""
 
 
+SEEN_AS: list[tuple[int, Literal["light", "dark"], tuple[str, ...]]] = [
+    (WIDTHS[1], "light", ()),
+    # Of a page in the dark only the colours are others.
+    (WIDTHS[1], "dark", ("color-contrast",)),
+    # One that is narrow has its elements in another order.
+    (WIDTHS[0], "dark", ()),
+]
+"""How axe looks at a page, with which rules if not with all; the last one in the long form."""
 HINDERS = ("serious", "critical")
 
 
@@ -63,8 +71,9 @@ def test_a_page_has_nothing_to_complain_of_and_is_as_wide_as_the_window(
     browser: Browser, pages: Visitor, month: Shell, path: str
 ) -> None:
     address = where(month, path)
-    for width in WIDTHS:
-        with tab(browser, pages, width) as seen:
+    with tab(browser, pages) as seen:
+        for width in WIDTHS:
+            seen.page.set_viewport_size({"width": width, "height": HEIGHT})
             seen.go(address)
             assert (seen.complaints, seen.elsewhere, seen.is_too_wide()) == ([], [], False), width
 
@@ -72,11 +81,12 @@ def test_a_page_has_nothing_to_complain_of_and_is_as_wide_as_the_window(
 @pytest.mark.parametrize("path", PATHS)
 def test_nothing_on_a_page_hinders_anybody(browser: Browser, pages: Visitor, month: Shell, axe: str, path: str) -> None:
     address = where(month, path)
-    # Of a page in the dark only the colours are others; one that is narrow has its own elements in another order.
-    seen_as = [(WIDTHS[1], "light", ()), (WIDTHS[1], "dark", ("color-contrast",))]
-    for width, scheme, rules in (*seen_as, *([(WIDTHS[0], "dark", ())] if IS_LONG else [])):
-        with tab(browser, pages, width, color_scheme=scheme) as seen:
-            assert hindering(seen.go(address), axe, *rules) == [], (width, scheme)
+    with tab(browser, pages) as seen:
+        seen.go(address)
+        for width, scheme, rules in SEEN_AS if IS_LONG else SEEN_AS[:2]:
+            seen.page.set_viewport_size({"width": width, "height": HEIGHT})
+            seen.page.emulate_media(color_scheme=scheme)
+            assert hindering(seen, axe, *rules) == [], (width, scheme)
 
 
 def test_a_test_notices_what_hinders(tab: Tab, axe: str) -> None:

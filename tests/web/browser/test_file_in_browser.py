@@ -4,58 +4,44 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.browsing import WIDTHS
+from tests.support.browsing import WIDTHS, opened_file
 from tests.support.session_files import EVENTS, LINES, SEALED, machine_with
+from tests.support.shell import Shell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from playwright.sync_api import Browser, Page
 
-    from tests.support.shell import Shell
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return exported(tmp_path_factory.mktemp("file"), 20)
 
 
-@contextmanager
-def opened(browser: Browser, file: Path, place: str = "", width: int = WIDTHS[1]) -> Iterator[Page]:
-    """A file in a tab, which at its end must have asked for that file alone and complained of nothing."""
-    context = browser.new_context(viewport={"width": width, "height": 900}, reduced_motion="reduce")
-    page = context.new_page()
-    asked, complaints = list[str](), list[str]()
-    context.on("request", lambda request: asked.append(request.url))
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    try:
-        page.goto(f"{file.as_uri()}{place}")
-        yield page
-        assert {each for each in asked if not each.startswith("data:")} == {f"{file.as_uri()}{place}".partition("#")[0]}
-        assert complaints == []
-    finally:
-        context.close()
-
-
-@pytest.fixture
-def file(empty: Shell, tmp_path: Path) -> Path:
-    shell = machine_with(empty, EVENTS * 20)
-    assert shell("export", "--all", "--format", "html", "-o", tmp_path / "out").code == 0
-    (file,) = (tmp_path / "out").iterdir()
+def exported(root: Path, times: int, *options: str, typed: str = "") -> Path:
+    """The file of a session in which the same was said so many times."""
+    (root / "home").mkdir()
+    shell = machine_with(Shell(root / "home"), EVENTS * times)
+    done = shell("export", "--all", "--format", "html", "-o", root / "out", *options, typed=typed)
+    assert done.code == 0, done.err
+    (file,) = (root / "out").iterdir()
     return file
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_file_opens_at_every_width_and_asks_nobody(browser: Browser, file: Path, width: int) -> None:
-    with opened(browser, file, width=width) as page:
+    with opened_file(browser, file, width=width) as page:
         assert page.locator("article.prompt").count() == 40
         assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
 def test_a_search_in_a_file_counts_steps_and_opens_what_it_finds(browser: Browser, file: Path) -> None:
-    with opened(browser, file) as page:
+    with opened_file(browser, file) as page:
         found = page.get_by_text(LINES[20]).first
         assert not found.is_visible()
         page.keyboard.press("/")
@@ -72,7 +58,7 @@ def test_a_search_in_a_file_counts_steps_and_opens_what_it_finds(browser: Browse
 
 
 def test_the_address_of_a_record_leads_to_it_and_opens_it(browser: Browser, file: Path) -> None:
-    with opened(browser, file, "#r111") as page:
+    with opened_file(browser, file, "#r111") as page:
         place = page.locator("#r111")
         assert place.evaluate("each => each.querySelector('details').open")
         top = place.evaluate("each => each.getBoundingClientRect().top")
@@ -80,7 +66,7 @@ def test_the_address_of_a_record_leads_to_it_and_opens_it(browser: Browser, file
 
 
 def test_everything_opens_and_folds(browser: Browser, file: Path) -> None:
-    with opened(browser, file) as page:
+    with opened_file(browser, file) as page:
         folds = page.locator(".entries details[open]:not(.whole)")
         page.get_by_role("button", name="Open all").click()
         assert folds.count() == page.locator(".entries details:not(.whole)").count() > 0
@@ -104,13 +90,9 @@ PASSWORD = "péché et mère"
 """With letters that can be composed in two ways."""
 
 
-@pytest.fixture
-def locked(empty: Shell, tmp_path: Path) -> Path:
-    shell = machine_with(empty, EVENTS * 300)
-    asked = ("--all", "--format", "html", "--password", "-o")
-    assert shell("export", *asked, tmp_path / "out", typed=f"{PASSWORD}\n").code == 0
-    (file,) = (tmp_path / "out").iterdir()
-    return file
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return exported(tmp_path_factory.mktemp("locked"), 300, "--password", typed=f"{PASSWORD}\n")
 
 
 def unlock(page: Page, password: str) -> None:
@@ -119,7 +101,7 @@ def unlock(page: Page, password: str) -> None:
 
 
 def test_a_locked_file_opens_with_its_password_however_it_is_typed(browser: Browser, locked: Path) -> None:
-    with opened(browser, locked, "#r111") as page:
+    with opened_file(browser, locked, "#r111") as page:
         assert page.get_by_role("button", name="Open all").is_hidden()
         unlock(page, unicodedata.normalize("NFD", PASSWORD))
         page.get_by_role("button", name="Open all").wait_for()
@@ -132,7 +114,7 @@ def test_a_locked_file_opens_with_its_password_however_it_is_typed(browser: Brow
 
 
 def test_another_password_opens_nothing_and_the_right_one_still_does(browser: Browser, locked: Path) -> None:
-    with opened(browser, locked) as page:
+    with opened_file(browser, locked) as page:
         unlock(page, "another one")
         page.get_by_text("The password is wrong").wait_for()
         assert page.locator("article").count() == 0
@@ -159,11 +141,13 @@ def changed(page: str, what: str) -> str:
 
 
 @pytest.mark.parametrize("what", ["a letter", "the order", "the end"])
-def test_a_locked_file_that_was_changed_shows_nothing(browser: Browser, locked: Path, what: str) -> None:
-    page_text = locked.read_text()
-    locked.write_text(changed(page_text, what))
-    assert locked.read_text() != page_text
-    with opened(browser, locked) as page:
+def test_a_locked_file_that_was_changed_shows_nothing(
+    browser: Browser, locked: Path, tmp_path: Path, what: str
+) -> None:
+    other = tmp_path / "other.html"
+    other.write_text(changed(locked.read_text(), what))
+    assert other.read_text() != locked.read_text()
+    with opened_file(browser, other) as page:
         unlock(page, PASSWORD)
         page.get_by_text("The file was changed or cut off").wait_for()
         assert page.locator("article").count() == 0

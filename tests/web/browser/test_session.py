@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 CURRENT = "document.querySelector('.outline [aria-current]')?.dataset.seq"
 
 
+COPIED = "document.querySelector('.said').textContent"
+
+
 @pytest.fixture
 def uid(month: Shell) -> str:
     listed = month("list", "--all", "--json").json()["sessions"]
@@ -65,7 +68,7 @@ def test_a_session_is_in_the_clipboard_as_markdown_and_it_is_said_how_much_was_m
 ) -> None:
     open_tab.go(f"/s/{uid}")
     open_tab.page.get_by_role("button", name="Copy as Markdown").click()
-    open_tab.until(lambda: "Copied" in open_tab.js("document.querySelector('.said').textContent"))
+    open_tab.until(lambda: "Copied" in open_tab.js(COPIED))
     answer = pages.get(f"/s/{uid}/markdown")
     assert open_tab.js("navigator.clipboard.readText()") == answer.text
     open_tab.seen(answer.headers["masked"])
@@ -74,5 +77,22 @@ def test_a_session_is_in_the_clipboard_as_markdown_and_it_is_said_how_much_was_m
 def test_the_entry_in_view_is_copied_by_a_key(open_tab: Tab, uid: str) -> None:
     open_tab.go(f"/s/{uid}/1")
     open_tab.press("y")
-    open_tab.until(lambda: "Copied" in open_tab.js("document.querySelector('.said').textContent"))
+    open_tab.until(lambda: "Copied" in open_tab.js(COPIED))
     assert "# " not in open_tab.js("navigator.clipboard.readText()")[:2]
+
+
+def test_an_entry_has_a_button_that_copies_it_masked_and_says_how_much(open_tab: Tab, uid: str, pages: Visitor) -> None:
+    open_tab.go(f"/s/{uid}/1")
+    entry = open_tab.page.locator("article#r1")
+    entry.hover()
+    entry.get_by_role("link", name="Copy").click()
+    answer = pages.get(f"/s/{uid}/1/markdown")
+    open_tab.until(lambda: open_tab.js(COPIED) == f"Copied. {answer.headers['masked']}")
+    assert open_tab.js("navigator.clipboard.readText()") == answer.text
+
+
+def test_a_key_begins_a_prompt_that_follows_the_entry_in_view(open_tab: Tab, uid: str) -> None:
+    open_tab.go(f"/s/{uid}/1")
+    open_tab.press("f")
+    assert open_tab.focused() == "textarea prompt"
+    assert open_tab.page.get_by_label("Follows record").input_value() == "1"

@@ -140,6 +140,16 @@ pull ssh://desk.local
 pull ~/Dropbox/history
 push ~/Dropbox/history
 push --plain /mnt/stick/history
+serve
+serve --data ~/team-server --organisation 'The team'
+login https://backstory.example.com --code CODE
+login --approve BCDF-GHJK
+logout
+logout --help
+team invite
+team invite --as admin
+team users
+team users ben --as reader
 sync --dry-run
 sync --dry-run --json
 backup ~/history.db

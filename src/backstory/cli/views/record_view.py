@@ -6,6 +6,7 @@ And a session in a small window, which has room for its beginning and its last t
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,7 +24,7 @@ from backstory.store.tables import turns as stored_turns
 from backstory.workspace.history.transcript import shown_summaries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from backstory.model import Event, ToolCall
     from backstory.workspace.history.entries import SessionEntry
@@ -179,11 +180,11 @@ def neighbour_lines(lines: Iterator[str]) -> Iterator[str]:
 
 def preview_lines(reader: Reader, found: LocatedSession) -> Iterator[str]:
     """Yield the beginning of a session, and its last turn, as far as they fit a small window."""
-    stored = found.store.turns(found.session)
-    if not stored:
+    ends = found.store.ask(stored_turns.ends, found.session.id)
+    if ends is None:
         return
     folder, shown = found.session.said_folder, -1
-    for turn in dict.fromkeys((stored[0].first_seq, stored[-1].first_seq)):
+    for turn in dict.fromkeys(ends):
         yield ""
         # The last turn of a short session is shown with the first one already.
         for each in reader.events(found, (max(turn, shown + 1), -1), limit=PREVIEW_EVENTS):
@@ -198,8 +199,8 @@ def record_lines(
     """Yield a record, read again from its bytes, among those that stand before and after it; ``words`` are marked."""
     session, at = found.session, record[0].outline
     earlier = (max(at.seq - RECORDS_BEFORE, 0) - 1, PART_MAX)
-    before = [each for each in reader.events(found, earlier, limit=WINDOW) if each.outline.seq < at.seq]
-    after = list(reader.events(found, (at.seq, PART_MAX), limit=WINDOW))
+    before = list(takewhile(lambda each: each.outline.seq < at.seq, reader.events(found, earlier, limit=WINDOW)))
+    after = reader.events(found, (at.seq, PART_MAX), limit=WINDOW)
     calls = {each.event.tool_use_id: each.event for each in before if isinstance(each.event, model.ToolCall)}
     results = (each.event.tool_use_id for each in record if isinstance(each.event, model.ToolResult))
     call = next((calls[each] for each in results if each in calls), None)
@@ -207,7 +208,7 @@ def record_lines(
         title=session.shown_title, uid=session.uid, seq=at.seq, turn=at.turn, at=at.at, folder=session.said_folder
     )
     yield from head_lines(head, [each.event for each in record], call, now)
-    yield from _neighbours(reader, found, before, calls, last=True)
+    yield from _neighbours(reader, found, reversed(before), calls, last=True)
     for each in record:
         yield output.style(f"@{at.seq}", bold=True)
         yield from body_lines(each.event, words, full=full)
@@ -227,11 +228,14 @@ def summaries_at(found: LocatedSession, seq: int) -> list[ShownSummary]:
 
 
 def _neighbours(
-    reader: Reader, found: LocatedSession, near: list[SessionEntry], calls: dict[str, ToolCall], *, last: bool
+    reader: Reader, found: LocatedSession, near: Iterable[SessionEntry], calls: dict[str, ToolCall], *, last: bool
 ) -> Iterator[str]:
-    """The nearest records that have something to show. ``calls``: by their ids, to name those of results."""
+    """The nearest records that have something to show, given from the nearest on.
+
+    ``calls``: by their ids, to name those of results. ``last``: they stand before the record.
+    """
     shown: dict[int, list[str]] = {}
-    for each in reversed(near) if last else near:
+    for each in near:
         seq = each.outline.seq
         event = _with_words(reader, found, each)
         call = calls.get(event.tool_use_id) if isinstance(event, model.ToolResult) else None

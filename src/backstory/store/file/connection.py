@@ -39,6 +39,8 @@ APPLICATION_ID = 0x626B7374  # "bkst"
 BUSY_TIMEOUT_MS = 3_000
 PAGE_SIZE = 8192
 CACHE_KIB = 16 * 1024
+STATEMENTS_KEPT = 400
+"""The statements that a writer keeps prepared: a session that is copied is written and checked by two hundred."""
 SQLITE_HEADER = b"SQLite format 3\0"
 SQLITE_HEADER_BYTES = 100
 APPLICATION_ID_AT = 68
@@ -177,7 +179,7 @@ def open_writer(path: Path) -> apsw.Connection:
             moves.refuse_if_moved(path.parent)
         _begin_file(path)
     with translated(path):
-        db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, statementcachesize=STATEMENTS_KEPT)
         _prepare(db)
         # Else SQLite plans a statement anew for each value of a parameter that an index might depend on. A reader does:
         # a filter with a star uses its index that way.
@@ -262,6 +264,37 @@ def writing(db: apsw.Connection, path: Path, *, first: bool = False) -> Iterator
             if db.in_transaction:
                 db.execute("rollback")
             raise
+
+
+@contextmanager
+def attached(db: apsw.Connection, path: Path, source: Path) -> Iterator[None]:
+    """Have another file at hand as ``source``; inside of a block that has it already, that one's."""
+    if any(name == "source" and file == str(source) for _, name, file in db.execute("pragma database_list")):
+        yield
+        return
+    with translated(source):
+        db.execute("attach database ? as source", (str(source),))
+    try:
+        yield
+    finally:
+        # A disk that is full may be so here, too.
+        with translated(path):
+            db.execute("detach database source")
+
+
+@contextmanager
+def alone(db: apsw.Connection, path: Path) -> Iterator[None]:
+    """A part of a transaction: all of the block, or nothing of it, and the transaction goes on."""
+    with translated(path):
+        db.execute("savepoint alone")
+        try:
+            yield
+        except BaseException:
+            # SQLite may have taken back all of the transaction.
+            if db.in_transaction:
+                db.execute("rollback to alone; release alone")
+            raise
+        db.execute("release alone")
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakKeyDictionary
 
 import apsw
 
@@ -107,10 +108,18 @@ def are_whole(db: apsw.Connection, *, is_bounded: bool) -> bool:
     )
 
 
+_columns: WeakKeyDictionary[apsw.Connection, tuple[int, frozenset[tuple[str, str]]]] = WeakKeyDictionary()
+"""The columns that were found last, with the version of the schema that had them: asked for again for each session."""
+
+
 def _there(db: apsw.Connection) -> frozenset[tuple[str, str]]:
     """The columns of a store, each with its table: one of an earlier version lacks some until it is written."""
-    asked = "select asked.value, info.name from json_each(?) asked, pragma_table_info(asked.value, 'main') info"
-    return frozenset(fetch(db, tuple[str, str], asked, (schema.json_list(schema.columns()),)))
+    version, known = int(db.pragma("schema_version")), _columns.get(db)
+    if known is None or known[0] != version:
+        asked = "select asked.value, info.name from json_each(?) asked, pragma_table_info(asked.value, 'main') info"
+        found = frozenset(fetch(db, tuple[str, str], asked, (schema.json_list(schema.columns()),)))
+        known = _columns[db] = version, found
+    return known[1]
 
 
 class _Rows(NamedTuple):

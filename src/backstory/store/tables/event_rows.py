@@ -46,6 +46,31 @@ class WaitingTexts(Struct):
         self.texts.clear()
 
 
+class ReadyTexts(Struct):
+    """The same of events whose texts a table of an attached store, ``table``, has as they are to be indexed."""
+
+    table: str
+    events: list[tuple[int, int, int, int]] = field(default_factory=list)
+    """Rows of events in their order: the session here, the first and last id there, what to add to an id there."""
+
+    @property
+    def count(self) -> int:
+        """The number of events that wait."""
+        return sum(last - first + 1 for _, first, last, _ in self.events)
+
+    def index(self, db: apsw.Connection) -> None:
+        """Put all of them into the index, unless their session is not to be indexed."""
+        for session_id, first, last, shift in self.events:
+            if coverage.is_indexed(db, session_id):
+                db.execute(
+                    "insert into search_index(rowid, content, session_id, source_type, source_id, scope) "
+                    f"select event_id + ?1, content, ?2, null, seq, scope from {self.table} where event_id between ?3 "
+                    "and ?4 and exists (select 1 from main.events where id = event_id + ?1)",
+                    (shift, session_id, first, last),
+                )
+        self.events.clear()
+
+
 def delete_events(db: apsw.Connection, where: str, values: tuple[object, ...]) -> None:
     """Delete events and what the index holds of them; ``where`` is a condition on events."""
     # Before the events: afterwards nobody knows which rows of the index were theirs.

@@ -151,7 +151,7 @@ def listed_conditions(wanted: ListFilter, *, of_all: bool = False) -> tuple[list
         # Both are in UTC, to the millisecond, so that their order as texts is that of the times.
         more.append("s.created < ?")
         values.append(iso(wanted.until))
-    return listed + more, values
+    return more + listed, values
 
 
 def condition_of(wanted: Selection) -> str:

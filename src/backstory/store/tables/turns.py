@@ -224,8 +224,15 @@ def context_window(
 
 def numbers(db: apsw.Connection, session_id: int) -> dict[int, int]:
     """The number (1, 2, …) of each turn of a session by its id, in the order of their prompts."""
-    rows = db.execute("select id from turns where session_id = ? order by first_seq, id", (session_id,))
-    return {turn_id: number for number, (turn_id,) in enumerate(rows, 1)}
+    sql = "select id from turns where session_id = ? order by first_seq, id"
+    return {turn_id: number for number, (turn_id,) in enumerate(fetch(db, tuple[int], sql, (session_id,)), 1)}
+
+
+def ends(db: apsw.Connection, session_id: int) -> tuple[int, int] | None:
+    """The records with which the first and the last turn of a session begin; None if it has no turn."""
+    sql = "select min(first_seq), max(first_seq) from turns where session_id = ?"
+    first, last = db.execute(sql, (session_id,)).get
+    return None if first is None else (int(first), int(last))
 
 
 def complete(

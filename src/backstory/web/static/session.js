@@ -5,8 +5,13 @@
   const TOP_PX = 90;
   const root = document.documentElement;
   const said = document.querySelector(".tools .said");
-  const outline = [...document.querySelectorAll(".outline [data-seq]")];
-  const seqs = outline.map((each) => Number(each.dataset.seq));
+  let outline, seqs, current = -1, isDue = false;
+
+  function readOutline() {
+    outline = [...document.querySelectorAll(".outline [data-seq]")];
+    seqs = outline.map((each) => Number(each.dataset.seq));
+    current = -1;
+  }
 
   function kept(name) {
     try { return localStorage.getItem(name); } catch { return null; }
@@ -15,6 +20,8 @@
   function keep(name, value) {
     try { localStorage.setItem(name, value); } catch { /* it counts for this page alone */ }
   }
+
+  readOutline();
 
   // edits ------------------------------------------------------------------------------------------------------------
 
@@ -55,8 +62,6 @@
     for (let n = 0; n < seqs.length && seqs[n] <= seq; n++) found = n;
     return found;
   }
-
-  let current = -1, isDue = false;
 
   function markCurrent() {
     isDue = false;
@@ -126,6 +131,26 @@
     if (link) copy(`${link.href}/markdown${isTurn ? "?of=turn" : ""}`);
   }
 
+  // The field for a prompt, with the record that the prompt is to follow. False where there is no such field.
+  function promptAfter(seq) {
+    const field = document.querySelector(".prompt-field");
+    const after = field?.querySelector("[name=after]");
+    if (!after) return false;
+    after.value = seq;
+    after.closest("details").open = true;
+    field.scrollIntoView({ block: "end" });
+    field.querySelector("textarea").focus({ preventScroll: true });
+    return true;
+  }
+
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest?.("[data-after], [data-copy-part]");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    const seq = link.dataset.after;
+    if (seq === undefined) copy(link.href); else if (link.closest(".inside") || !promptAfter(seq)) return;
+    event.preventDefault();
+  });
+
   // keys -------------------------------------------------------------------------------------------------------------
 
   const whole = document.querySelector("[data-copy]");
@@ -134,7 +159,7 @@
     j: () => stepPrompt(1), k: () => stepPrompt(-1), e: () => stepFailure(1), E: () => stepFailure(-1), d: turnBeside,
     "?": () => keys.showModal(),
   };
-  if (whole) Object.assign(ACTIONS, { y: () => copyPart(false), Y: () => copyPart(true) });
+  if (whole) Object.assign(ACTIONS, { y: () => copyPart(false), Y: () => copyPart(true), f: () => placeAtTop()?.querySelector("[data-after]")?.click() });
 
   if (beside) {
     for (const each of document.querySelectorAll(".tools button[hidden]")) each.hidden = false;
@@ -151,15 +176,16 @@
     for (const name of ["scroll", "resize"]) {
       addEventListener(name, () => { if (!isDue) { isDue = true; requestAnimationFrame(markCurrent); } }, { passive: true });
     }
+    // What a session that runs has beside it is replaced as it grows.
+    document.addEventListener("renewed", () => { readOutline(); markCurrent(); });
     markCurrent();
-    for (const [n, link] of outline.entries()) {
-      link.addEventListener("click", (event) => {
-        const place = document.getElementById(`r${seqs[n]}`);
-        if (!place || event.ctrlKey || event.metaKey || event.shiftKey) return;
-        event.preventDefault();
-        goTo(place);
-      });
-    }
+    document.addEventListener("click", (event) => {
+      const link = event.target.closest?.(".outline [data-seq]");
+      const place = link && document.getElementById(`r${link.dataset.seq}`);
+      if (!place || event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      goTo(place);
+    });
   }
 
   // paper ------------------------------------------------------------------------------------------------------------

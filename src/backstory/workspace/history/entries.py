@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -31,6 +32,8 @@ TIMED_MS_LEAST = 1000
 """A shorter time between two records says nothing about the tool."""
 WINDOW = 500
 """The most events that are read at once; nothing of the store is held while they are shown."""
+FIRST_WINDOW = 40
+"""The events that are read first for who asks for no more than some: mostly the first of these are enough."""
 
 
 class OutlineEntry(Struct, frozen=True, kw_only=True):
@@ -160,25 +163,28 @@ def outlined(event: OutlinedEvent | StoredEvent, turns: Mapping[int, int]) -> Ou
 
 
 def events_behind(
-    located: LocatedSession, after: tuple[int, int], form: Form, turns: Container[int | None] | None
-) -> Iterator[SessionEntry]:
-    """The events of a session behind ``after``, in order; ``turns``: only those of turns with these numbers."""
+    located: LocatedSession, after: tuple[int, int], form: Form, turns: Container[int | None] | None,
+    most: int | None = None,
+) -> Iterator[SessionEntry]:  # fmt: skip
+    """The events of a session behind ``after``, in order, at most so many; ``turns``: only those of these numbers."""
     # Asked now: what belongs to a turn that is stored later is left for the next call.
-    return _events_behind(located, after, located.store.ask(stored_turns.numbers, located.session.id), form, turns)
+    numbers = located.store.ask(stored_turns.numbers, located.session.id)
+    at_once = WINDOW if most is None or turns is not None else min(most, FIRST_WINDOW)
+    return islice(_events_behind(located, after, numbers, form, turns, at_once), most)
 
 
 def _events_behind(
     located: LocatedSession, after: tuple[int, int], numbers: Mapping[int, int], form: Form,
-    turns: Container[int | None] | None,
+    turns: Container[int | None] | None, at_once: int,
 ) -> Iterator[SessionEntry]:  # fmt: skip
     store, read = located.store, _reading_as(located.store, form)
-    while window := store.events(located.session, after=after, limit=WINDOW):
+    while window := store.events(located.session, after=after, limit=at_once):
         for stored in window:
             number = None if stored.turn_id is None else numbers.get(stored.turn_id)
             is_known = number is not None or stored.turn_id is None
             if is_known and (turns is None or number in turns):
                 yield SessionEntry(outline=outlined(stored, numbers), event=read(stored))
-        after = (window[-1].seq, window[-1].part)
+        after, at_once = (window[-1].seq, window[-1].part), min(at_once * 4, WINDOW)
 
 
 def entries_of(located: LocatedSession, seqs: Sequence[int], form: Form) -> tuple[SessionEntry, ...]:

@@ -447,6 +447,11 @@ def project_id(place: Place) -> str | None:
 def _counts(store: Store, wanted: ListFilter) -> dict[str | None, int]:
     """Count the sessions of each owner; none where there is no store yet."""
     try:
+        if wanted.title is not None and not wanted.subagents:
+            # Where letters of a title are typed, the rest of the filter is the same for all of them.
+            among = store.ask_once(stored_sessions.placed, replace(wanted, title=None))
+            if among is not None:
+                return store.ask_once(stored_sessions.titled_counts, wanted.title, among)
         return store.ask_once(stored_sessions.counts, wanted)
     except StoreNotFound:
         return {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -143,7 +143,7 @@ def _results_of(located: LocatedSession, seq: int) -> list[SessionEntry]:
         for each in entries_of(located, [seq], "compact")
         if isinstance(each.event, model.ToolCall)
     }
-    behind = islice(events_behind(located, (seq, -1), "compact", None), RESULTS_WITHIN)
+    behind = events_behind(located, (seq, -1), "compact", None, RESULTS_WITHIN)
     results = [each for each in behind if isinstance(each.event, model.ToolResult) and each.event.tool_use_id in calls]
     found = entries_of(located, sorted({each.outline.seq for each in results}), "full")
     places = {(each.outline.seq, each.outline.part) for each in results}

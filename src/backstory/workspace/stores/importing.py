@@ -236,9 +236,16 @@ def derive_all(
         done = reindex(
             store, now=workspace.now(), only_stale=only_stale, events_too=events_too, progress=note, is_over=is_over
         )
-        for uid in store.ask_or([], sessions.uncounted) if done.sessions else ():
-            count_context(workspace, store, uid)
+        if done.sessions:
+            count_contexts(workspace)
     return done
+
+
+def count_contexts(workspace: Place) -> None:
+    """Count how full the contexts are that had a known size, and have not any more."""
+    store = workspace.home_store
+    for uid in store.ask_or([], sessions.uncounted):
+        count_context(workspace, store, uid)
 
 
 def watch_all(

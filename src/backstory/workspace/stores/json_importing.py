@@ -1,15 +1,16 @@
 """A JSON export, imported: read whole into a store of its own, then taken over session by session.
 
-Each session is taken over in one transaction, so that a kill leaves none in part; the next import takes the rest.
+Some sessions are taken over in one transaction, so that a kill leaves none in part; the next import takes the rest.
 """
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import IO, TYPE_CHECKING
 
 from msgspec import Struct
 
-from backstory.errors import StoreBusy, in_words, is_for_one_only
+from backstory.errors import in_words
 from backstory.exchange import replication
 from backstory.exchange.imported import Came
 from backstory.ids import session_keys
@@ -17,12 +18,14 @@ from backstory.ingest.import_folder import staging
 from backstory.ingest.json_import import Damaged, JsonImport
 from backstory.store.intake import ingesting
 from backstory.store.tables import boarding
-from backstory.workspace.stores.importing import derive_all, no_progress, settle_lists
+from backstory.workspace.stores.importing import count_contexts, derive_all, no_progress, settle_lists
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from backstory.exchange.imported import Staging
+    from backstory.ingest.reindex import Reindexed
     from backstory.store import Store
     from backstory.workspace.stores.importing import Progress
     from backstory.workspace.workspace import Workspace
@@ -87,26 +90,47 @@ def import_json(
             return done
         if not store.exists and store is not workspace.machine_store:
             workspace.known_projects.begin(store)
-        with ingesting.bulk(store, is_bulk=len(reader.uids) >= MANY_SESSIONS), progress("Importing") as note:
-            for number, uid in enumerate(reader.uids, 1):
-                _take(store, staged, uid, path, done)
-                note(number, len(reader.uids))
+        _take(store, staged, reader.uids, path, done, progress)
         if trusted:
             done.removed = replication.take_removals(store, reader.removed)
             done.board_items = boarding.take(store, reader.board_items)
-    derived = derive_all(workspace, progress, only_stale=True)
-    settle_lists(workspace)
+    derived = derive_what_came(workspace, progress, has_changed=bool(done.came[Came.NEW] or done.came[Came.UPDATED]))
     done.failed += [NotImported(session=each.session, reason=f"not derived: {each.reason}") for each in derived.failed]
     return done
 
 
-def _take(store: Store, staged: Staging, uid: str, path: Path, done: Imported) -> None:
-    try:
-        done.came[replication.take_imported(store, staged, uid, path, trusted=done.trusted).value].append(uid)
-    except Exception as refused:
-        if isinstance(refused, StoreBusy) or not is_for_one_only(refused):
-            raise
-        done.failed.append(NotImported(session=uid, reason=in_words(refused)))
+def _take(store: Store, staged: Staging, uids: list[str], path: Path, done: Imported, progress: Progress) -> None:
+    with progress("Importing") as note:
+        for number, (uid, how) in enumerate(take_over(store, staged, uids, path, trusted=done.trusted), 1):
+            if isinstance(how, Came):
+                done.came[how.value].append(uid)
+            else:
+                done.failed.append(NotImported(session=uid, reason=in_words(how)))
+            note(number, len(uids))
+
+
+def take_over(
+    store: Store, staged: Staging, uids: Sequence[str], path: Path, *, trusted: bool
+) -> Iterator[tuple[str, Came | Exception]]:
+    """Take over sessions that were put into a store of their own; of each how it came, or why it did not."""
+    beside = replication.beside(store, staged) if uids else nullcontext()
+    with ingesting.bulk(store, is_bulk=len(uids) >= MANY_SESSIONS), beside:
+        at = 0
+        while at < len(uids):
+            taken = replication.take_imported(store, staged, uids[at:], path, trusted=trusted)
+            yield from zip(uids[at:], taken, strict=False)
+            at += len(taken)
+
+
+def derive_what_came(workspace: Workspace, progress: Progress, *, has_changed: bool) -> Reindexed:
+    """Derive the rest of sessions that were taken over, and have them listed and found."""
+    derived = derive_all(workspace, progress, only_stale=True)
+    if not derived.sessions and has_changed:
+        count_contexts(workspace)
+    for each in derived.failed:
+        replication.index_compact(workspace.home_store, each.session)
+    settle_lists(workspace)
+    return derived
 
 
 def as_json(done: Imported) -> dict[str, object]:

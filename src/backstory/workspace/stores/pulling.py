@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from backstory.ask import session_marks
 from backstory.bounds import iso
-from backstory.errors import DiskFull, ImportRefused, ImportRunning, StoreBusy, in_words, is_for_one_only
+from backstory.errors import DiskFull, ImportRefused, ImportRunning, in_words
 from backstory.exchange import frames, replication
 from backstory.exchange.frames import FrameDamaged, joined
 from backstory.exchange.imported import Came
@@ -28,18 +28,17 @@ from backstory.ingest.import_folder import staging
 from backstory.ingest.json_import import JsonImport
 from backstory.model import encoded
 from backstory.runs.lock import LOCKS, SessionLock
-from backstory.store.intake import ingesting
 from backstory.sync.notes import FOLDER, SyncNote, SyncNotes, notes_from
 from backstory.sync.pull_plan import Here, Want, wanted
 from backstory.sync.sources import Arrived
 from backstory.sync.spool import FrameSpool
-from backstory.workspace.stores.importing import derive_all, no_progress, settle_lists
+from backstory.workspace.stores.importing import no_progress
+from backstory.workspace.stores.json_importing import derive_what_came, take_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from backstory.exchange.frames import Frame
-    from backstory.exchange.imported import Staging
     from backstory.sync.pull_plan import SentPoint
     from backstory.sync.sources import FrameSource
     from backstory.workspace.stores.importing import Progress
@@ -153,8 +152,7 @@ class _Puller:
         for spool in self._spools.values():
             spool.close()
         if self._has_changed:
-            derived = derive_all(self._workspace, progress, only_stale=True)
-            settle_lists(self._workspace)
+            derived = derive_what_came(self._workspace, progress, has_changed=True)
             for each in derived.failed:
                 self._fail(each.session, f"not derived: {each.reason}")
 
@@ -202,10 +200,14 @@ class _Puller:
             for damaged in reader.damaged:
                 if damaged.session is None or by_uid.pop(damaged.session, None) is not None:
                     self._fail(damaged.session or "", damaged.reason)
-            with ingesting.bulk(self._store, is_bulk=len(reader.uids) >= MANY_SESSIONS):
-                for uid in reader.uids:
-                    if not self._take_one(staged, uid):
-                        by_uid.pop(uid, None)
+            path = Path(self._source.name)
+            for uid, how in take_over(self._store, staged, reader.uids, path, trusted=True):
+                if isinstance(how, Came):
+                    self.done.came[how.value].append(uid)
+                    self._has_changed |= how in (Came.NEW, Came.UPDATED)
+                else:
+                    self._fail(uid, in_words(how))
+                    by_uid.pop(uid, None)
             if reader.removed:
                 self.done.removed += replication.take_removals(self._store, reader.removed)
         self._notes.add(*(SyncNote(uid=uid, sent=came.sent) for uid, came in by_uid.items()))
@@ -214,19 +216,6 @@ class _Puller:
             self.done.frames += len(spool)
             self.done.bytes += spool.size
             spool.close(stays=False)
-
-    def _take_one(self, staged: Staging, uid: str) -> bool:
-        try:
-            path = Path(self._source.name)
-            came = replication.take_imported(self._store, staged, uid, path, trusted=True)
-        except Exception as refused:
-            if isinstance(refused, StoreBusy) or not is_for_one_only(refused):
-                raise
-            self._fail(uid, in_words(refused))
-            return False
-        self.done.came[came.value].append(uid)
-        self._has_changed |= came in (Came.NEW, Came.UPDATED)
-        return True
 
     def _lines(self, waiting: list[Arrived], by_uid: dict[str, Arrived]) -> Iterator[bytes]:
         """The lines of an export of these sessions; what cannot be put together is asked for anew, as a whole."""

@@ -1,0 +1,88 @@
+"""``backstory login``: this machine and a team server.
+
+JSON: ``address``, ``organisation``, ``person`` and ``membership``; with ``--approve``: ``machine``, its name.
+"""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from backstory.cli import output
+from backstory.cli.options import json_option
+from backstory.errors import Cancelled, NotLoggedIn
+
+if TYPE_CHECKING:
+    from backstory.cli.app import App
+    from backstory.sync.remote import Remote
+
+ASKS_EVERY_S = 2.0
+
+
+@click.command("login")
+@click.argument("address", required=False)
+@click.option("--code", metavar="CODE", help="Come in by an invitation.")
+@click.option("--person", metavar="NAME", help="Be called this there (else as this account).")
+@click.option("--approve", metavar="CODE", help="Let in the machine that shows this code.")
+@json_option
+@click.pass_obj
+def command(
+    app: App, address: str | None, code: str | None, person: str | None, approve: str | None, as_json: bool
+) -> None:
+    """Log this machine in to a team server, at the address that your team gives you.
+
+    With an invitation you come in at once. On a further machine of yours leave it out: that one shows a code, which
+    `backstory login --approve CODE` confirms on a machine that is logged in. Logging in sends no history.
+    """
+    from backstory.sync import account as accounts
+    from backstory.sync.remote import Remote
+
+    if approve is not None:
+        own = accounts.account(app.home)
+        with Remote(own.address, own.token) as remote:
+            machine = remote.ask("POST", "/v1/login/approve", {"code": approve}, repeats=False)["machine"]
+        if as_json:
+            output.json({"machine": machine})
+        else:
+            output.talk(f"Let in as you: {machine or 'a machine without a name'}.")
+        return
+    if address is None:
+        try:
+            address = accounts.account(app.home).address
+        except NotLoggedIn:
+            raise click.UsageError("Give the address of the server, such as https://backstory.example.com") from None
+    where, machine = accounts.address_of(address), socket.gethostname()
+    with Remote(where) as remote:
+        if code is not None:
+            wanted = {"code": code, "name": person or getpass.getuser(), "machine": machine}
+            found = remote.ask("POST", "/v1/join", wanted, repeats=False)
+        else:
+            found = _waited(remote, machine)
+    login = accounts.Account(
+        address=where, token=found["token"], organisation=found["organisation"], name=found["name"], role=found["role"]
+    )
+    accounts.keep(app.home, login)
+    if as_json:
+        printed = {"organisation": login.organisation, "person": login.name, "membership": login.role}
+        output.json({"address": where, **printed})
+    else:
+        output.talk(f"Logged in to {login.organisation} at {where} as {login.name} ({login.role}).")
+        output.talk("Nothing was sent. What would be: backstory sync --dry-run")
+
+
+def _waited(remote: Remote, machine: str) -> Any:
+    """Wait until a person lets this machine in."""
+    waiting = remote.ask("POST", "/v1/login", {"machine": machine}, repeats=False)
+    output.talk("Type this on a machine of yours that is logged in:")
+    output.talk(f"  backstory login --approve {waiting['code']}")
+    ends = time.monotonic() + int(waiting["expires_in"])
+    while time.monotonic() < ends:
+        time.sleep(ASKS_EVERY_S)
+        found = remote.ask("POST", "/v1/login/token", {"login": waiting["login"]})
+        if "token" in found:
+            return found
+    raise Cancelled

@@ -1,0 +1,1 @@
+"""The team server: history that several people share, in PostgreSQL."""

@@ -1,0 +1,231 @@
+"""The server's answers over HTTP, under ``/v1``: JSON in and out, frames where history goes.
+
+Every request but the few that let someone in has ``Authorization: Bearer`` and a token. An error is an object with its
+kind and a sentence, as the command line's are. What is not there and what is not the caller's are answered alike.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+from starlette.routing import Route
+
+from backstory import __version__
+from backstory.errors import DatabaseUnusable
+from backstory.server.limits import Limits
+from backstory.server.people import Caller, People, TeamRole
+from backstory.server.refusals import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from starlette.requests import Request
+
+    from backstory.server.database import TeamDatabase
+
+BODY_BYTES_MAX = 64 * 1024
+"""The longest body of a request that sends no history."""
+RETRY_S = 5
+HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+Body = TypeVar("Body", bound=Struct)
+
+
+class Join(Struct, frozen=True, forbid_unknown_fields=True):
+    """Asks to come in by an invitation."""
+
+    code: str
+    name: str
+    machine: str = ""
+
+
+class Wait(Struct, frozen=True, forbid_unknown_fields=True):
+    """Asks to wait until a person lets this machine in."""
+
+    machine: str = ""
+
+
+class ComeIn(Struct, frozen=True, forbid_unknown_fields=True):
+    """Asks whether the machine was let in."""
+
+    login: str
+
+
+class Approve(Struct, frozen=True, forbid_unknown_fields=True):
+    """Lets a machine in."""
+
+    code: str
+
+
+class NewInvite(Struct, frozen=True, forbid_unknown_fields=True):
+    """Asks for an invitation."""
+
+    role: TeamRole = TeamRole.MEMBER
+
+
+class NewRole(Struct, frozen=True, forbid_unknown_fields=True):
+    """Gives a person another role."""
+
+    role: TeamRole
+
+
+class Api:
+    """The routes of a server with this database."""
+
+    def __init__(self, database: TeamDatabase, people: People | None = None, limits: Limits | None = None) -> None:
+        self._database, self.people = database, people or People(database)
+        self._limits = limits or Limits()
+
+    def app(self) -> Starlette:
+        """The application."""
+        routes = [
+            Route("/v1/health", self._open(self._health), methods=["GET"]),
+            Route("/v1/ready", self._open(self._ready), methods=["GET"]),
+            Route("/v1/join", self._open(self._join), methods=["POST"]),
+            Route("/v1/login", self._open(self._wait), methods=["POST"]),
+            Route("/v1/login/token", self._open(self._come_in), methods=["POST"]),
+            Route("/v1/login/approve", self._closed("read", self._approve), methods=["POST"]),
+            Route("/v1/logout", self._closed("read", self._logout), methods=["POST"]),
+            Route("/v1/me", self._closed("read", self._me), methods=["GET"]),
+            Route("/v1/people", self._closed("read", self._people), methods=["GET"]),
+            Route("/v1/people/{name}", self._closed("admin", self._set_role), methods=["PATCH"]),
+            Route("/v1/people/{name}", self._closed("admin", self._put_out), methods=["DELETE"]),
+            Route("/v1/invites", self._closed("admin", self._invite), methods=["POST"]),
+        ]
+        return Starlette(routes=routes)
+
+    # who comes in -----------------------------------------------------------------------------------------------------
+
+    def _health(self, asked: ServerRequest) -> Any:
+        return {"version": __version__}
+
+    def _ready(self, asked: ServerRequest) -> Any:
+        with self._database.of(0) as rows:
+            rows.execute("select 1")
+        return {"version": __version__}
+
+    def _join(self, asked: ServerRequest) -> Any:
+        body = asked.body(Join)
+        return self.people.join(body.code, body.name, body.machine)
+
+    def _wait(self, asked: ServerRequest) -> Any:
+        return self.people.wait(asked.body(Wait).machine)
+
+    def _come_in(self, asked: ServerRequest) -> Any:
+        found = self.people.come_in(asked.body(ComeIn).login)
+        return {"waiting": True} if found is None else found
+
+    def _approve(self, caller: Caller, asked: ServerRequest) -> Any:
+        return {"machine": self.people.approve(caller, asked.body(Approve).code)}
+
+    def _logout(self, caller: Caller, asked: ServerRequest) -> Any:
+        self.people.leave_machine(caller)
+        return {}
+
+    # who is in --------------------------------------------------------------------------------------------------------
+
+    def _me(self, caller: Caller, asked: ServerRequest) -> Any:
+        organisation = self.people.organisation(caller)
+        return {"organisation": organisation, "name": caller.name, "role": caller.role, "scopes": sorted(caller.scopes)}
+
+    def _people(self, caller: Caller, asked: ServerRequest) -> Any:
+        return {"people": self.people.everyone(caller)}
+
+    def _set_role(self, caller: Caller, asked: ServerRequest) -> Any:
+        self.people.set_role(caller, asked.path["name"], asked.body(NewRole).role)
+        return {}
+
+    def _put_out(self, caller: Caller, asked: ServerRequest) -> Any:
+        self.people.put_out(caller, asked.path["name"])
+        return {}
+
+    def _invite(self, caller: Caller, asked: ServerRequest) -> Any:
+        return {"code": self.people.invite(caller, asked.body(NewInvite).role)}
+
+    # every request ----------------------------------------------------------------------------------------------------
+
+    def _open(self, answer: Callable[[ServerRequest], Any]) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """An address for whoever asks."""
+
+        def answered(asked: ServerRequest) -> Any:
+            self._limits.count(asked.address)
+            return answer(asked)
+
+        return self._answering(answered)
+
+    def _closed(
+        self, scope: str, answer: Callable[[Caller, ServerRequest], Any]
+    ) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """An address for people of an organisation whose token has this scope."""
+
+        def answered(asked: ServerRequest) -> Any:
+            self._limits.count(asked.address, 0)
+            try:
+                caller = self.people.caller(asked.token)
+            except Refused:
+                # Only what fails counts here: a token is not to be guessed.
+                self._limits.count(asked.address)
+                raise
+            self._limits.count(caller.token)
+            if scope not in caller.scopes:
+                raise Refused(403, "not_allowed", f"This needs the right to {scope}, which your token does not have.")
+            return answer(caller, asked)
+
+        return self._answering(answered)
+
+    def _answering(self, answer: Callable[[ServerRequest], Any]) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        async def answered(request: Request) -> Response:
+            try:
+                asked = ServerRequest(request, await _body(request, BODY_BYTES_MAX))
+                found = await run_in_threadpool(answer, asked)
+            except Refused as refused:
+                return _refusal(refused.status, refused.kind, str(refused))
+            except DatabaseUnusable:
+                return _refusal(503, "try_again", "The server's database cannot be reached now.", RETRY_S)
+            return _json(200, found)
+
+        return answered
+
+
+class ServerRequest:
+    """A request, read: who sent it from where, and what it says."""
+
+    def __init__(self, request: Request, body: bytes) -> None:
+        self._body = body
+        self.path: dict[str, str] = request.path_params
+        self.address = request.client.host if request.client is not None else ""
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        self.token = token.strip() if scheme.lower() == "bearer" else ""
+
+    def body(self, of: type[Body]) -> Body:
+        """Its content, read. Raises Refused."""
+        try:
+            return msgspec.json.decode(self._body or b"{}", type=of)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as refused:
+            raise Refused(400, "request_wrong", f"The request is not understood: {refused}") from refused
+
+
+async def _body(request: Request, most: int) -> bytes:
+    """The body of a request, which is not read further than it may be long. Raises Refused."""
+    parts, size = list[bytes](), 0
+    async for part in request.stream():
+        size += len(part)
+        if size > most:
+            raise Refused(413, "too_long", f"A request has at most {most:,} bytes.")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _json(status: int, value: Any, headers: dict[str, str] | None = None) -> Response:
+    return Response(
+        msgspec.json.encode(value), status, media_type="application/json", headers=HEADERS | (headers or {})
+    )
+
+
+def _refusal(status: int, kind: str, message: str, retry_s: int | None = None) -> Response:
+    headers = {} if retry_s is None else {"Retry-After": str(retry_s)}
+    return _json(status, {"error": {"kind": kind, "message": message}}, headers)

@@ -1,0 +1,186 @@
+"""The server's tables: brought up to date at the start, and used as one tenant at a time.
+
+The account of the connection owns the tables and reads nothing: every request works as ``backstory_app``, to which
+row-level security shows the rows of one tenant alone. Each statement names its tenant besides.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg import errors as refusals
+from psycopg import sql
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from backstory.errors import DatabaseUnusable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import TracebackType
+    from typing import Self
+
+    from psycopg import Connection, Cursor
+
+SCHEMA, APPLICATION, SEARCHER, OWNER = "backstory", "backstory_app", "backstory_search", "backstory"
+"""The schema of our tables, and the accounts: who asks, who owns functions that find, who owns tables of our own."""
+VERSION_LEAST = 160_000
+CONNECTIONS_MAX = 8
+WAIT_S = 10
+MIGRATING = 0x6261636B
+"""The number of the lock that a start holds while it changes tables."""
+Row = tuple[Any, ...]
+
+
+class TeamDatabase:
+    """A database that is up to date. ``address``: as libpq has it. It is used by many threads."""
+
+    def __init__(self, address: str) -> None:
+        self._pool = ConnectionPool(
+            address, min_size=1, max_size=CONNECTIONS_MAX, timeout=WAIT_S, open=True, configure=_as_application,
+            check=ConnectionPool.check_connection, name="backstory",
+        )  # fmt: skip
+
+    @contextmanager
+    def of(self, tenant: int) -> Iterator[Cursor[Row]]:
+        """A transaction with one tenant's rows: kept at the end, undone by an error. Raises DatabaseUnusable."""
+        try:
+            with self._pool.connection() as connection, connection.cursor() as cursor:
+                cursor.execute("select set_config('backstory.tenant', %s, true)", (str(tenant),))
+                yield cursor
+        except (psycopg.OperationalError, PoolTimeout) as refused:
+            raise DatabaseUnusable(_said(refused)) from refused
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.close()
+
+
+def prepared(address: str) -> TeamDatabase:
+    """Bring a database up to date and return it. Raises DatabaseUnusable, and says what an admin has to do."""
+    try:
+        with psycopg.connect(address, connect_timeout=WAIT_S) as connection:
+            _check(connection)
+            _migrate(connection)
+    except psycopg.Error as refused:
+        raise DatabaseUnusable(_said(refused)) from refused
+    return TeamDatabase(address)
+
+
+def make_own(address: str) -> str:
+    """Make the account and the database of a PostgreSQL that is ours, if they are not there; return its address."""
+    with psycopg.connect(address, autocommit=True) as connection:
+        found = connection.execute("select from pg_roles where rolname = %s", (OWNER,)).fetchone()
+        if found is None:
+            connection.execute(sql.SQL("create role {} login createrole").format(sql.Identifier(OWNER)))
+        if connection.execute("select from pg_database where datname = %s", (SCHEMA,)).fetchone() is None:
+            names = {"name": sql.Identifier(SCHEMA), "owner": sql.Identifier(OWNER)}
+            connection.execute(sql.SQL("create database {name} owner {owner}").format(**names))
+        host = connection.info.host
+    return f"host={host} user={OWNER} dbname={SCHEMA}"
+
+
+def _as_application(connection: Connection[Row]) -> None:
+    connection.execute(f"set role {APPLICATION}")
+    connection.execute(f"set search_path to {SCHEMA}")
+    connection.commit()
+
+
+def _check(connection: Connection[Row]) -> None:
+    """Refuse a database in which the walls between tenants would not hold, or whose tables are not ours."""
+    if connection.info.server_version < VERSION_LEAST:
+        raise DatabaseUnusable(f"it is PostgreSQL {connection.info.server_version // 10_000}; 16 is the least")
+    who = connection.execute("select rolsuper or rolbypassrls, current_user from pg_roles where rolname = current_user")
+    passes, name = _one(who)
+    if passes:
+        raise DatabaseUnusable(
+            f"its account {name} passes over row-level security; connect as one without SUPERUSER and BYPASSRLS"
+        )
+    there = connection.execute(
+        "select to_regnamespace(%s) is not null, to_regclass(%s) is not null", (SCHEMA, f"{SCHEMA}.migration")
+    )
+    has_schema, is_ours = _one(there)
+    if has_schema and not is_ours:
+        raise DatabaseUnusable(f"its schema {SCHEMA} is another program's")
+
+
+def _migrate(connection: Connection[Row]) -> None:
+    """Run the files that were not run yet, each in a transaction, while no other server does."""
+    connection.execute("select pg_advisory_lock(%s)", (MIGRATING,))
+    _make_accounts(connection)
+    connection.execute(f"create schema if not exists {SCHEMA}")
+    connection.execute(f"set search_path to {SCHEMA}")
+    connection.execute("create table if not exists migration (number int primary key, at timestamptz not null)")
+    connection.commit()
+    done = _one(connection.execute("select coalesce(max(number), 0) from migration"))[0]
+    known = sorted((each for each in files(__package__).joinpath("migrations").iterdir()), key=lambda each: each.name)
+    numbered = {int(each.name.partition("_")[0]): each for each in known if each.name.endswith(".sql")}
+    if done > max(numbered):
+        raise DatabaseUnusable("a newer backstory made its tables; run that one")
+    for number, file in numbered.items():
+        if number > done:
+            connection.execute(file.read_text("utf-8").encode())
+            connection.execute("insert into migration values (%s, now())", (number,))
+            _wall(connection)
+            connection.commit()
+    connection.execute("select pg_advisory_unlock(%s)", (MIGRATING,))
+
+
+def _make_accounts(connection: Connection[Row]) -> None:
+    for name in (APPLICATION, SEARCHER):
+        if connection.execute("select from pg_roles where rolname = %s", (name,)).fetchone() is None:
+            try:
+                connection.execute(f"create role {name} nologin")
+            except refusals.InsufficientPrivilege as refused:
+                raise DatabaseUnusable(
+                    "its account may not create roles; an admin runs once: "
+                    + "; ".join(f"create role {each} nologin" for each in (APPLICATION, SEARCHER))
+                    + f"; grant {APPLICATION}, {SEARCHER} to {connection.info.user} with inherit false, set true"
+                ) from refused
+        connection.execute(
+            sql.SQL("grant {} to {} with inherit false, set true").format(
+                sql.Identifier(name), sql.Identifier(connection.info.user)
+            )
+        )
+
+
+def _wall(connection: Connection[Row]) -> None:
+    """Put every table of tenants behind row-level security."""
+    connection.execute(f"grant usage on schema {SCHEMA} to {APPLICATION}, {SEARCHER}")
+    for (table,) in connection.execute(_TENANTS_TABLES, (SCHEMA,)).fetchall():
+        name = sql.Identifier(table)
+        for text in _WALL:
+            connection.execute(sql.SQL(text).format(name))
+
+
+_TENANTS_TABLES = """
+select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where n.nspname = %s and c.relkind in ('r', 'p') and c.relname <> 'migration'
+  and not exists (select from pg_policy p where p.polrelid = c.oid and p.polname = 'of_tenant')
+"""
+_WALL: Sequence[str] = (
+    "alter table {} enable row level security",
+    "alter table {} force row level security",
+    "create policy of_tenant on {} to backstory_app "
+    "using (tenant = nullif(current_setting('backstory.tenant', true), '')::bigint)",
+    "grant select, insert, update, delete on {} to backstory_app",
+)
+
+
+def _one(cursor: Cursor[Row]) -> Row:
+    row = cursor.fetchone()
+    assert row is not None
+    return row
+
+
+def _said(refused: Exception) -> str:
+    """The words of a database, in one line, without an address that may hold a password."""
+    primary = refused.diag.message_primary if isinstance(refused, psycopg.Error) else None
+    lines = str(primary or refused).strip().splitlines()
+    return lines[0] if lines else type(refused).__name__

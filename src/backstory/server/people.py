@@ -1,0 +1,295 @@
+"""Organisations, their people with their roles, and what lets them in. Each method is one transaction.
+
+A reader reads, a member also stores what is theirs, an admin also lets people in and out. The last admin stays.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from backstory.server import codes
+from backstory.server.audit import note
+from backstory.server.refusals import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from psycopg import Cursor
+
+    from backstory.server.database import TeamDatabase
+
+INVITE_DAYS, TOKEN_DAYS, LOGIN_S = 7, 365, 600
+NAME_CHARS_MAX = 60
+WAITING = 0
+"""The tenant of machines that wait to be let in."""
+
+
+class TeamRole(StrEnum):
+    """Rights of a person; each may do what the one before may."""
+
+    READER = "reader"
+    MEMBER = "member"
+    ADMIN = "admin"
+
+
+SCOPES = {TeamRole.READER: ["read", "search"], TeamRole.MEMBER: ["read", "search", "sync"],
+          TeamRole.ADMIN: ["read", "search", "sync", "admin"]}  # fmt: skip
+
+
+class Caller(Struct, frozen=True, kw_only=True):
+    """A person who asks, by a token. ``repositories``: None for all that the person may see."""
+
+    tenant: int
+    person: int
+    name: str
+    role: TeamRole
+    token: str
+    scopes: frozenset[str]
+    repositories: frozenset[str] | None = None
+
+
+class Person(Struct, frozen=True, kw_only=True):
+    """A person, as others of the organisation see them."""
+
+    name: str
+    role: TeamRole
+    created: datetime
+
+
+class LetIn(Struct, frozen=True, kw_only=True):
+    """A token that is shown this once, and whose it is."""
+
+    token: str
+    organisation: str
+    name: str
+    role: TeamRole
+
+
+class WaitingMachine(Struct, frozen=True, kw_only=True):
+    """A machine that waits: it asks again by ``login``, and a person types ``code`` elsewhere."""
+
+    login: str
+    code: str
+    expires_in: int
+
+
+class People:
+    """The people of all organisations. ``now`` gives the time."""
+
+    def __init__(self, database: TeamDatabase, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._database, self._now = database, now
+
+    # who comes in -----------------------------------------------------------------------------------------------------
+
+    def first_code(self, organisation: str) -> str | None:
+        """Return a code that makes the first admin, in place of any before it; None once there is one."""
+        with self._database.of(WAITING) as rows:
+            without = [each for (each,) in rows.execute("select organisations_without_admin()").fetchall()]
+            is_first = not _one(rows.execute("select has_organisation()"))[0]
+        if is_first:
+            return self.found(organisation)
+        if not without:
+            return None
+        with self._database.of(without[0]) as rows:
+            rows.execute("delete from invite where tenant = %s and role = %s", (without[0], TeamRole.ADMIN))
+            return self._invite(rows, without[0], TeamRole.ADMIN)
+
+    def found(self, organisation: str) -> str:
+        """Make an organisation, and return a code that makes its first admin."""
+        tenant = codes.new_tenant()
+        with self._database.of(tenant) as rows:
+            rows.execute("insert into organisation values (%s, %s, %s)", (tenant, organisation, self._now()))
+            return self._invite(rows, tenant, TeamRole.ADMIN)
+
+    def invite(self, caller: Caller, role: TeamRole) -> str:
+        """Return a code by which one person comes in."""
+        with self._database.of(caller.tenant) as rows:
+            self._note(rows, caller.tenant, caller.person, "invite", role)
+            return self._invite(rows, caller.tenant, role)
+
+    def join(self, code: str, name: str, machine: str) -> LetIn:
+        """Make a person of someone with a code, which is good once. Raises Refused."""
+        invite = codes.invite_of(code)
+        if invite is None:
+            raise Refused(401, "code_unknown", "This code is not good, or was used.")
+        if not name.strip() or len(name) > NAME_CHARS_MAX or not name.isprintable():
+            raise Refused(400, "name_unusable", f"A name has 1 to {NAME_CHARS_MAX} characters that can be seen.")
+        with self._database.of(invite.tenant) as rows:
+            row = rows.execute(
+                "delete from invite where tenant = %s and hash = %s and expires > %s returning role",
+                (invite.tenant, codes.hashed(invite.secret), self._now()),
+            ).fetchone()
+            if row is None:
+                raise Refused(401, "code_unknown", "This code is not good, or was used.")
+            person = codes.new_tenant()
+            made = rows.execute(
+                "insert into person (tenant, id, name, role, created) values (%s, %s, %s, %s, %s)"
+                " on conflict (tenant, name) do nothing",
+                (invite.tenant, person, name.strip(), row[0], self._now()),
+            )
+            if made.rowcount == 0:
+                raise Refused(409, "name_taken", "Somebody of this organisation has this name.")
+            self._note(rows, invite.tenant, person, "join", row[0])
+            return self._let_in(rows, invite.tenant, person, machine)
+
+    def wait(self, machine: str) -> WaitingMachine:
+        """Note a machine that wants to be let in by a person who is in already."""
+        login, code = codes.new_secret(), codes.new_typed_code()
+        with self._database.of(WAITING) as rows:
+            rows.execute("delete from login where tenant = %s and expires <= %s", (WAITING, self._now()))
+            rows.execute(
+                "insert into login (tenant, hash, code, machine, expires) values (%s, %s, %s, %s, %s)",
+                (
+                    WAITING,
+                    codes.hashed(login),
+                    code,
+                    machine[:NAME_CHARS_MAX],
+                    self._now() + timedelta(seconds=LOGIN_S),
+                ),
+            )
+        return WaitingMachine(login=login, code=code, expires_in=LOGIN_S)
+
+    def approve(self, caller: Caller, code: str) -> str:
+        """Let a machine that waits in as the caller; return what it calls itself. Raises Refused."""
+        with self._database.of(WAITING) as rows:
+            row = rows.execute(
+                "update login set for_tenant = %s, for_person = %s"
+                " where tenant = %s and code = %s and expires > %s and for_person is null returning machine",
+                (caller.tenant, caller.person, WAITING, codes.typed_code(code), self._now()),
+            ).fetchone()
+        if row is None:
+            raise Refused(404, "code_unknown", "No machine waits with this code.")
+        with self._database.of(caller.tenant) as rows:
+            self._note(rows, caller.tenant, caller.person, "approve", "machine")
+        return str(row[0])
+
+    def come_in(self, login: str) -> LetIn | None:
+        """Let a machine in that was approved; None while it waits. Raises Refused."""
+        with self._database.of(WAITING) as rows:
+            row = rows.execute(
+                "select for_tenant, for_person, machine from login where tenant = %s and hash = %s and expires > %s",
+                (WAITING, codes.hashed(login), self._now()),
+            ).fetchone()
+            if row is None:
+                raise Refused(401, "login_unknown", "This login is over. Begin it again.")
+            tenant, person, machine = row
+            if person is None:
+                return None
+            rows.execute("delete from login where tenant = %s and hash = %s", (WAITING, codes.hashed(login)))
+        with self._database.of(tenant) as rows:
+            return self._let_in(rows, tenant, person, machine)
+
+    def caller(self, token: str) -> Caller:
+        """Return who asks with a token. Raises Refused, the same for whatever is wrong."""
+        found = codes.token_of(token) or codes.new_token(0)
+        with self._database.of(found.tenant) as rows:
+            row = rows.execute(
+                "select t.hash, t.expires, t.scopes, t.repositories, t.used, p.id, p.name, p.role from token t"
+                " join person p on p.tenant = t.tenant and p.id = t.person where t.tenant = %s and t.id = %s",
+                (found.tenant, found.id),
+            ).fetchone()
+            kept = row[0] if row is not None else codes.hashed("")
+            if not codes.is_secret_of(found.secret, bytes(kept)) or row is None or row[1] <= self._now():
+                raise Refused(401, "not_logged_in", "This needs a login.")
+            today = self._now().date()
+            if row[4] != today:
+                rows.execute(
+                    "update token set used = %s where tenant = %s and id = %s", (today, found.tenant, found.id)
+                )
+        repositories = None if row[3] is None else frozenset(row[3])
+        role = TeamRole(row[7])
+        return Caller(
+            tenant=found.tenant, person=row[5], name=row[6], role=role, token=found.id,
+            scopes=frozenset(row[2]) & frozenset(SCOPES[role]), repositories=repositories,
+        )  # fmt: skip
+
+    def leave_machine(self, caller: Caller) -> None:
+        """Make the caller's token worthless."""
+        with self._database.of(caller.tenant) as rows:
+            rows.execute("delete from token where tenant = %s and id = %s", (caller.tenant, caller.token))
+            self._note(rows, caller.tenant, caller.person, "logout", "")
+
+    # who is in --------------------------------------------------------------------------------------------------------
+
+    def everyone(self, caller: Caller) -> list[Person]:
+        """The people of the caller's organisation, by name."""
+        with self._database.of(caller.tenant) as rows:
+            found = rows.execute(
+                "select name, role, created from person where tenant = %s order by name", (caller.tenant,)
+            ).fetchall()
+        return [Person(name=name, role=TeamRole(role), created=created) for name, role, created in found]
+
+    def organisation(self, caller: Caller) -> str:
+        """The name of the caller's organisation."""
+        with self._database.of(caller.tenant) as rows:
+            return str(_one(rows.execute("select name from organisation where tenant = %s", (caller.tenant,)))[0])
+
+    def set_role(self, caller: Caller, name: str, role: TeamRole) -> None:
+        """Give a person another role. Raises Refused for nobody, and for the last admin."""
+        with self._database.of(caller.tenant) as rows:
+            person = self._person(rows, caller.tenant, name)
+            rows.execute("update person set role = %s where tenant = %s and id = %s", (role, caller.tenant, person))
+            self._keep_an_admin(rows, caller.tenant)
+            self._note(rows, caller.tenant, caller.person, "role", f"{person:x} {role}")
+
+    def put_out(self, caller: Caller, name: str) -> None:
+        """Take a person out of the organisation; their tokens end at once. Raises Refused as ``set_role`` does."""
+        with self._database.of(caller.tenant) as rows:
+            person = self._person(rows, caller.tenant, name)
+            rows.execute("delete from token where tenant = %s and person = %s", (caller.tenant, person))
+            rows.execute("delete from person where tenant = %s and id = %s", (caller.tenant, person))
+            self._keep_an_admin(rows, caller.tenant)
+            self._note(rows, caller.tenant, caller.person, "put_out", f"{person:x}")
+
+    def _person(self, rows: Cursor[Any], tenant: int, name: str) -> int:
+        # The organisation's row is the lock: two admins who put each other out do it one after the other.
+        rows.execute("select from organisation where tenant = %s for update", (tenant,))
+        row = rows.execute("select id from person where tenant = %s and name = %s", (tenant, name)).fetchone()
+        if row is None:
+            raise Refused(404, "person_unknown", f"Nobody here is called {name!r:.80}.")
+        return int(row[0])
+
+    def _keep_an_admin(self, rows: Cursor[Any], tenant: int) -> None:
+        counted = rows.execute("select count(*) from person where tenant = %s and role = %s", (tenant, TeamRole.ADMIN))
+        if _one(counted)[0] == 0:
+            raise Refused(409, "last_admin", "The last admin of an organisation stays. Make another one first.")
+
+    def _invite(self, rows: Cursor[Any], tenant: int, role: TeamRole) -> str:
+        invite, now = codes.new_invite(tenant), self._now()
+        rows.execute(
+            "insert into invite values (%s, %s, %s, %s, %s)",
+            (tenant, codes.hashed(invite.secret), role, now, now + timedelta(days=INVITE_DAYS)),
+        )
+        return str(invite)
+
+    def _let_in(self, rows: Cursor[Any], tenant: int, person: int, machine: str) -> LetIn:
+        token, now = codes.new_token(tenant), self._now()
+        row = rows.execute(
+            "select p.name, p.role, o.name from person p join organisation o on o.tenant = p.tenant"
+            " where p.tenant = %s and p.id = %s",
+            (tenant, person),
+        ).fetchone()
+        if row is None:
+            raise Refused(401, "login_unknown", "This login is over. Begin it again.")
+        name, role, organisation = row[0], TeamRole(row[1]), row[2]
+        rows.execute(
+            "insert into token (tenant, id, person, hash, name, scopes, created, expires)"
+            " values (%s, %s, %s, %s, %s, %s, %s, %s)",
+            (tenant, token.id, person, codes.hashed(token.secret), machine[:NAME_CHARS_MAX], SCOPES[TeamRole.ADMIN],
+             now, now + timedelta(days=TOKEN_DAYS)),
+        )  # fmt: skip
+        self._note(rows, tenant, person, "login", token.id)
+        return LetIn(token=str(token), organisation=organisation, name=name, role=role)
+
+    def _note(self, rows: Cursor[Any], tenant: int, person: int | None, action: str, what: str) -> None:
+        note(rows, tenant, person, action, what, self._now())
+
+
+def _one(cursor: Cursor[Any]) -> tuple[Any, ...]:
+    row = cursor.fetchone()
+    assert row is not None
+    return tuple(row)

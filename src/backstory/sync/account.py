@@ -1,0 +1,75 @@
+"""The team server that a machine is logged in to: its address and a token, in a private file of the home."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from backstory.errors import CannotWrite, NotLoggedIn, ServerAddressWrong
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ACCOUNT = "server.json"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class Account(Struct, frozen=True, kw_only=True):
+    """A login. ``token`` is a secret: it is sent to ``address`` alone, and printed nowhere."""
+
+    address: str
+    token: str
+    organisation: str
+    name: str
+    role: str
+
+
+def address_of(typed: str) -> str:
+    """A server's address as it was typed. Raises ServerAddressWrong where a token would travel unencrypted."""
+    text = typed.strip()
+    try:
+        found = urlsplit(text if "://" in text else f"https://{text}")
+        host, port = found.hostname, found.port
+    except ValueError as refused:
+        raise ServerAddressWrong(typed, str(refused)) from refused
+    if found.scheme not in ("http", "https") or not host or found.query or found.fragment or found.username:
+        raise ServerAddressWrong(typed, "it is https://HOST or https://HOST:PORT")
+    if found.scheme == "http" and host not in LOOPBACK:
+        raise ServerAddressWrong(typed, "what is sent to another machine has to be encrypted: https://")
+    named = f"[{host}]" if ":" in host else host
+    return f"{found.scheme}://{named}{f':{port}' if port else ''}{found.path.rstrip('/')}"
+
+
+def account(home: Path) -> Account:
+    """Return the login of this home. Raises NotLoggedIn."""
+    try:
+        return msgspec.json.decode((home / ACCOUNT).read_bytes(), type=Account)
+    except (OSError, msgspec.MsgspecError) as refused:
+        raise NotLoggedIn from refused
+
+
+def keep(home: Path, login: Account) -> None:
+    """Keep a login, in place of one before. Raises CannotWrite."""
+    path, unfinished = home / ACCOUNT, home / f"{ACCOUNT}.{os.getpid()}"
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            unfinished.unlink()
+        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(msgspec.json.encode(login))
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    except OSError as refused:
+        raise CannotWrite(path, refused.strerror or str(refused)) from refused
+
+
+def forget(home: Path) -> None:
+    """Forget the login of this home."""
+    with suppress(FileNotFoundError):
+        (home / ACCOUNT).unlink()

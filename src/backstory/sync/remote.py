@@ -1,0 +1,100 @@
+"""A team server, asked over HTTP. It waits as long as the server says, and sends again what may have been lost."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from backstory.errors import LoginRefused, ServerBusy, ServerRefused, ServerUnreachable, SyncNotInstalled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Self
+
+    import httpx
+
+CONNECT_S, ANSWER_S = 10.0, 60.0
+TRIES = 5
+WAIT_S, WAIT_S_MAX = 0.5, 15.0
+"""The first wait before another try, doubled each time, and the longest; each by chance half as long at least."""
+TRY_AGAIN = frozenset({429, 502, 503, 504})
+
+
+class Remote:
+    """A server at ``address``. ``token``: of the person, once there is one. ``wait`` sleeps for some seconds."""
+
+    def __init__(self, address: str, token: str | None = None, wait: Callable[[float], None] = time.sleep) -> None:
+        try:
+            import httpx
+        except ImportError as missing:
+            raise SyncNotInstalled from missing
+        self.address, self._wait = address, wait
+        self._httpx = httpx
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._client = httpx.Client(
+            base_url=address, headers=headers, timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S)
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.close()
+
+    def ask(self, method: str, path: str, body: Any = None, *, repeats: bool = True) -> Any:
+        """Send JSON and return JSON. ``repeats``: False for what must not be done twice.
+
+        Raises ServerUnreachable, and ServerRefused with what the server says.
+        """
+        data = None if body is None else msgspec.json.encode(body)
+        headers = {} if data is None else {"Content-Type": "application/json"}
+        answer = self._answer(method, path, data, headers, repeats=repeats)
+        try:
+            return msgspec.json.decode(answer.content)
+        except (msgspec.DecodeError, UnicodeDecodeError) as refused:
+            raise ServerUnreachable(self.address, "what answers is no server of backstory") from refused
+
+    def _answer(
+        self, method: str, path: str, data: bytes | None, headers: dict[str, str], *, repeats: bool
+    ) -> httpx.Response:
+        wait = WAIT_S
+        for left in reversed(range(TRIES if repeats else 1)):
+            try:
+                answer = self._client.request(method, path, content=data, headers=headers)
+            except self._httpx.TransportError as failed:
+                if not left:
+                    raise ServerUnreachable(self.address, str(failed) or type(failed).__name__) from failed
+            except self._httpx.InvalidURL as wrong:
+                raise ServerUnreachable(self.address, str(wrong)) from wrong
+            else:
+                if answer.status_code not in TRY_AGAIN or not left:
+                    return self._checked(answer)
+                wait = max(wait, _seconds(answer.headers.get("retry-after")))
+            self._wait(min(wait, WAIT_S_MAX) * random.uniform(0.5, 1.0))
+            wait *= 2
+        raise AssertionError("there is no try without an end")
+
+    def _checked(self, answer: httpx.Response) -> httpx.Response:
+        if answer.is_success:
+            return answer
+        try:
+            said = msgspec.json.decode(answer.content, type=dict[str, dict[str, str]])["error"]
+            kind, message = said["kind"], said["message"]
+        except (msgspec.MsgspecError, UnicodeDecodeError, KeyError):
+            kind, message = "", f"it answers {answer.status_code}"
+        status = answer.status_code
+        of = LoginRefused if status in (401, 403) else ServerBusy if status in TRY_AGAIN else ServerRefused
+        raise of(self.address, status, kind, message)
+
+
+def _seconds(text: str | None) -> float:
+    try:
+        return min(float(text or 0), WAIT_S_MAX)
+    except ValueError:
+        return 0.0

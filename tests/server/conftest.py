@@ -1,0 +1,43 @@
+"""The team server for tests: its PostgreSQL, and a server with organisations of each test's own."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backstory.server.database import make_own
+from tests.support.clock import Clock
+from tests.support.team import Team, empty_database, shared_postgres, team_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of PostgreSQL, as its admin."""
+    own = tmp_path_factory.getbasetemp()
+    with shared_postgres(own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def made_team(postgres: str) -> Iterator[Team]:
+    with team_of(make_own(postgres), Clock()) as team:
+        yield team
+
+
+@pytest.fixture
+def team(made_team: Team) -> Team:
+    """A server that many tests share; each founds its own organisation."""
+    made_team.clock.ms = Clock().ms
+    return made_team
+
+
+@pytest.fixture
+def empty(postgres: str) -> Iterator[str]:
+    """The address of a database without anything in it."""
+    with empty_database(postgres) as address:
+        yield address

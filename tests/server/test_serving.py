@@ -1,0 +1,175 @@
+"""`backstory serve` and the commands of people, as they are typed, with processes that are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backstory.errors import ListeningRefused
+from backstory.server.serving import ServerPlace, check
+from tests.support.every import every
+from tests.support.going import until
+from tests.support.team import open_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROGRAM = [sys.executable, "-m", "backstory"]
+
+
+class Machine:
+    """A machine with a home of its own, on which commands are typed."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.environ = {"PATH": os.environ["PATH"], "HOME": str(home), "BACKSTORY_HOME": str(home / "backstory")}
+
+    def types(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*PROGRAM, *words], env=self.environ, cwd=self.home, capture_output=True, text=True, timeout=60, check=False
+        )
+
+
+class RunningServer:
+    """A server that runs: its address, and what it said."""
+
+    def __init__(self, folder: Path, home: Path, *options: str) -> None:
+        environ = Machine(home).environ | {"BACKSTORY_SERVER_DATA": str(folder)}
+        self.process = subprocess.Popen(
+            [*PROGRAM, "serve", "--port", "0", *options], env=environ, cwd=home, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        self.address = self.process.stdout.readline().strip()
+        self.said = ""
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.said += line
+
+    @property
+    def code(self) -> str:
+        until(lambda: "It is at" in self.said)
+        found = re.search(r"--code (\S+)", self.said)
+        return found[1] if found else ""
+
+    def end(self, number: int = signal.SIGINT) -> int:
+        self.process.send_signal(number)
+        code = self.process.wait(30)
+        self._reader.join(30)
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        self.process.stdout.close()
+        self.process.stderr.close()
+        return code
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    from backstory.server.postgres import own_database
+
+    made = Path(open_folder())
+    yield made
+    own = own_database(made)
+    if (own.data / "postmaster.pid").exists():
+        own.stop()
+    shutil.rmtree(made)
+
+
+def machine(tmp_path: Path, name: str) -> Machine:
+    (tmp_path / name).mkdir()
+    return Machine(tmp_path / name)
+
+
+@pytest.mark.slow
+def test_a_team_comes_together_by_commands_and_outlives_a_server_that_is_killed(folder: Path, tmp_path: Path) -> None:
+    anna, ben = machine(tmp_path, "anna"), machine(tmp_path, "ben")
+    server = RunningServer(folder, tmp_path)
+    came = anna.types("login", server.address, "--code", server.code, "--person", "anna", "--json")
+    assert json.loads(came.stdout) == {
+        "address": server.address, "organisation": "Our team", "person": "anna", "membership": "admin",
+    }  # fmt: skip
+    kept = anna.home / "backstory" / "server.json"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    typed = anna.types("team", "invite", "--as", "reader").stdout.split()
+    assert ben.types(*typed[1:], "--person", "ben").returncode == 0
+    refused = ben.types("team", "invite")
+    assert (refused.returncode, "needs the right to admin" in refused.stderr) == (77, True)
+    assert server.end(signal.SIGKILL) == -signal.SIGKILL
+    unreachable = ben.types("team", "users")
+    assert (unreachable.returncode, "does not answer" in unreachable.stderr) == (69, True)
+    port = server.address.rpartition(":")[2]
+    again = RunningServer(folder, tmp_path, "--port", port)
+    assert (again.address, again.code) == (server.address, "")
+    assert anna.types("team", "users").stdout == "admin  anna\nreader ben\n"
+    assert anna.types("team", "users", "ben", "--remove").returncode == 0
+    assert ben.types("team", "users").returncode == 77
+    assert anna.types("logout").returncode == 0
+    assert not kept.exists()
+    assert anna.types("team", "users").returncode == 77
+    assert again.end() == 0
+    assert not (folder / "pg" / "postmaster.pid").exists()
+
+
+@pytest.mark.slow
+def test_a_port_that_is_taken_is_a_sentence_and_starts_nothing(folder: Path, tmp_path: Path) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        anna = machine(tmp_path, "anna")
+        refused = anna.types("serve", "--port", port, "--data", str(folder))
+    assert (refused.returncode, f"port {port}" in refused.stderr) == (69, True)
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    refused = machine(tmp_path, "anna").types("serve", "--port", "0", "--data", str(tmp_path / "file" / "server"))
+    assert (refused.returncode, "Not a directory" in refused.stderr) == (73, True)
+
+
+@every("place", [
+    ServerPlace(host="0.0.0.0", port=1), ServerPlace(host="::", port=1), ServerPlace(host="192.168.1.5", port=1),
+    ServerPlace(host="example.com", port=1), ServerPlace(host="127.0.0.1.example.com", port=1),
+    ServerPlace(host="", port=1),
+])  # fmt: skip
+def test_other_machines_reach_it_only_encrypted(place: ServerPlace) -> None:
+    with pytest.raises(ListeningRefused, match="nothing is encrypted"):
+        check(place)
+
+
+@every("place", [
+    ServerPlace(host="127.0.0.1", port=1), ServerPlace(host="::1", port=1), ServerPlace(host="localhost", port=1),
+    ServerPlace(host="0.0.0.0", port=1, is_behind_proxy=True),
+    ServerPlace(host="0.0.0.0", port=1, certificate=Path("x")),
+])  # fmt: skip
+def test_this_machine_and_what_is_encrypted_may_reach_it(place: ServerPlace) -> None:
+    check(place)
+
+
+def test_no_other_command_imports_the_server() -> None:
+    script = (
+        "import sys\nsys.argv = ['backstory', 'list', '--all']\nfrom backstory.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print([each for each in sys.modules if each.split('.')[0] in ('psycopg', 'httpx', 'starlette')"
+        " or each.startswith('backstory.server')])"
+    )
+    environ = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "BACKSTORY_HOME": "/nonexistent/x"}
+    said = subprocess.run([sys.executable, "-c", script], env=environ, capture_output=True, text=True, check=False)
+    assert said.stdout.splitlines()[-1] == "[]"
