@@ -1,7 +1,7 @@
 """Format 1 in frames: a session's lines as it grows, cut so that a part can be sent again, checked and joined. Pure.
 
 A frame is a line of JSON and one zstd frame of lines. Its ``chain`` is a hash over all frames up to it, heads included,
-so what is missing, doubled, damaged or of another history is told from what follows. docs/json-format.md describes it.
+so what is missing, doubled, damaged or of another history is told from what follows. docs/json-format.md is frozen.
 """
 
 from __future__ import annotations
