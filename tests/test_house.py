@@ -113,7 +113,7 @@ ROOMS = {
         "what may leave the machine: the rule, the choice, texts without its names, a count of it; two machines: the "
         "plan, the words, ssh, files that are sealed",
     ),
-    "server": Budget(1_275, 10, "a team's server: its PostgreSQL, who comes in, walls between organisations, answers"),
+    "server": Budget(1_725, 11, "a team's server: its PostgreSQL, who comes in, walls between organisations, answers"),
     "web": Budget(
         3_595,
         26,

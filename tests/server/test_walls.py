@@ -143,7 +143,7 @@ def test_servers_that_start_at_once_make_the_tables_once(empty: str) -> None:
                 pass
     with psycopg.connect(empty) as connection:
         done = connection.execute("select number, count(*) from backstory.migration group by 1").fetchall()
-    assert done == [(1, 1)]
+    assert sorted(done) == [(1, 1), (2, 1)]
 
 
 def test_a_start_that_fails_in_the_middle_leaves_nothing_half_made(empty: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,6 @@ from backstory.server.api import Api
 from backstory.server.codes import token_of
 from backstory.server.database import make_own, prepared
 from backstory.server.limits import Limits
-from backstory.server.people import LetIn, People
 from backstory.server.postgres import own_database
 from backstory.server.serving import ServerPlace, listening
 from tests.support.clock import Clock
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backstory.server.database import TeamDatabase
+    from backstory.server.people import LetIn
 
 
 @contextmanager
@@ -72,8 +72,8 @@ class Team:
 
     def __init__(self, database: TeamDatabase, clock: Clock) -> None:
         self.database, self.clock = database, clock
-        self.people = People(database, lambda: datetime.fromtimestamp(clock.ms / 1_000, UTC))
-        self.app = Api(database, self.people, Limits(10_000)).app()
+        api = Api(database, lambda: datetime.fromtimestamp(clock.ms / 1_000, UTC), Limits(10_000))
+        self.people, self.app = api.people, api.app()
         self.client = TestClient(self.app)
 
     @contextmanager
@@ -123,7 +123,10 @@ def empty_database(admin: str) -> Iterator[str]:
 def team_of(address: str, clock: Clock) -> Iterator[Team]:
     """A team server with this database."""
     with prepared(address) as database:
-        yield Team(database, clock)
+        team = Team(database, clock)
+        # All requests in one loop, as in a server.
+        with team.client:
+            yield team
 
 
 def tenant_of(token: str) -> int:

@@ -6,6 +6,9 @@ kind and a sentence, as the command line's are. What is not there and what is no
 
 from __future__ import annotations
 
+from asyncio import Semaphore
+from contextlib import nullcontext
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -17,9 +20,12 @@ from starlette.routing import Route
 
 from backstory import __version__
 from backstory.errors import DatabaseUnusable
+from backstory.exchange.json_lines import Uid
+from backstory.server import shelves
 from backstory.server.limits import Limits
 from backstory.server.people import Caller, People, TeamRole
 from backstory.server.refusals import Refused
+from backstory.server.shelves import Shelves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -30,6 +36,9 @@ if TYPE_CHECKING:
 
 BODY_BYTES_MAX = 64 * 1024
 """The longest body of a request that sends no history."""
+FRAMES_BYTES_MAX = shelves.BYTES_MAX
+BODIES_AT_ONCE = 4
+"""The number of requests with history that are read at once."""
 RETRY_S = 5
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 Body = TypeVar("Body", bound=Struct)
@@ -73,12 +82,22 @@ class NewRole(Struct, frozen=True, forbid_unknown_fields=True):
     role: TeamRole
 
 
+class WantedState(Struct, frozen=True, forbid_unknown_fields=True):
+    """Asks up to where sessions are there."""
+
+    uids: list[Uid]
+
+
 class Api:
     """The routes of a server with this database."""
 
-    def __init__(self, database: TeamDatabase, people: People | None = None, limits: Limits | None = None) -> None:
-        self._database, self.people = database, people or People(database)
-        self._limits = limits or Limits()
+    def __init__(
+        self, database: TeamDatabase, now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        limits: Limits | None = None,
+    ) -> None:  # fmt: skip
+        self._database, self._limits = database, limits or Limits()
+        self.people, self._shelves = People(database, now), Shelves(database, now)
+        self._bodies = Semaphore(BODIES_AT_ONCE)
 
     def app(self) -> Starlette:
         """The application."""
@@ -94,6 +113,10 @@ class Api:
             Route("/v1/people", self._closed("read", self._people), methods=["GET"]),
             Route("/v1/people/{name}", self._closed("admin", self._set_role), methods=["PATCH"]),
             Route("/v1/people/{name}", self._closed("admin", self._put_out), methods=["DELETE"]),
+            Route("/v1/sync", self._closed("sync", self._sync, FRAMES_BYTES_MAX), methods=["POST"]),
+            Route("/v1/state", self._closed("sync", self._state), methods=["POST"]),
+            Route("/v1/changes", self._closed("sync", self._changes), methods=["GET"]),
+            Route("/v1/sessions/{uid}", self._closed("sync", self._remove), methods=["DELETE"]),
             Route("/v1/invites", self._closed("admin", self._invite), methods=["POST"]),
         ]
         return Starlette(routes=routes)
@@ -146,6 +169,23 @@ class Api:
     def _invite(self, caller: Caller, asked: ServerRequest) -> Any:
         return {"code": self.people.invite(caller, asked.body(NewInvite).role)}
 
+    # history ----------------------------------------------------------------------------------------------------------
+
+    def _sync(self, caller: Caller, asked: ServerRequest) -> Any:
+        return self._shelves.store(caller, asked.data)
+
+    def _state(self, caller: Caller, asked: ServerRequest) -> Any:
+        return {"sessions": self._shelves.state(caller, asked.body(WantedState).uids)}
+
+    def _changes(self, caller: Caller, asked: ServerRequest) -> Response:
+        found = self._shelves.changes(caller, asked.query.get("after", ""))
+        said = {"Backstory-Upto": found.upto, "Backstory-Removals": str(found.removals),
+                "Backstory-More": str(int(found.has_more))}  # fmt: skip
+        return Response(found.data, media_type="application/octet-stream", headers=HEADERS | said)
+
+    def _remove(self, caller: Caller, asked: ServerRequest) -> Any:
+        return {"removal": self._shelves.remove(caller, asked.path["uid"])}
+
     # every request ----------------------------------------------------------------------------------------------------
 
     def _open(self, answer: Callable[[ServerRequest], Any]) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -158,7 +198,7 @@ class Api:
         return self._answering(answered)
 
     def _closed(
-        self, scope: str, answer: Callable[[Caller, ServerRequest], Any]
+        self, scope: str, answer: Callable[[Caller, ServerRequest], Any], bytes_max: int = BODY_BYTES_MAX
     ) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """An address for people of an organisation whose token has this scope."""
 
@@ -175,18 +215,22 @@ class Api:
                 raise Refused(403, "not_allowed", f"This needs the right to {scope}, which your token does not have.")
             return answer(caller, asked)
 
-        return self._answering(answered)
+        return self._answering(answered, bytes_max)
 
-    def _answering(self, answer: Callable[[ServerRequest], Any]) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    def _answering(
+        self, answer: Callable[[ServerRequest], Any], bytes_max: int = BODY_BYTES_MAX
+    ) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         async def answered(request: Request) -> Response:
             try:
-                asked = ServerRequest(request, await _body(request, BODY_BYTES_MAX))
-                found = await run_in_threadpool(answer, asked)
+                # Long bodies wait for one another, so that many at once take no more memory.
+                async with self._bodies if bytes_max > BODY_BYTES_MAX else nullcontext():
+                    asked = ServerRequest(request, await _body(request, bytes_max))
+                    found = await run_in_threadpool(answer, asked)
             except Refused as refused:
                 return _refusal(refused.status, refused.kind, str(refused))
             except DatabaseUnusable:
                 return _refusal(503, "try_again", "The server's database cannot be reached now.", RETRY_S)
-            return _json(200, found)
+            return found if isinstance(found, Response) else _json(200, found)
 
         return answered
 
@@ -195,7 +239,7 @@ class ServerRequest:
     """A request, read: who sent it from where, and what it says."""
 
     def __init__(self, request: Request, body: bytes) -> None:
-        self._body = body
+        self.data, self.query = body, request.query_params
         self.path: dict[str, str] = request.path_params
         self.address = request.client.host if request.client is not None else ""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
@@ -204,7 +248,7 @@ class ServerRequest:
     def body(self, of: type[Body]) -> Body:
         """Its content, read. Raises Refused."""
         try:
-            return msgspec.json.decode(self._body or b"{}", type=of)
+            return msgspec.json.decode(self.data or b"{}", type=of)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as refused:
             raise Refused(400, "request_wrong", f"The request is not understood: {refused}") from refused
 

@@ -1,0 +1,407 @@
+"""The history that people sent: each has a shelf of sessions in frames, which only grow, are replaced, or are removed.
+
+A frame is stored if it follows those that are there, by its chain. A session is seen up to where it was whole; what a
+later epoch brings replaces it in one transaction, when that is whole. Each transaction that stores something gets the
+next generation of its shelf, so who reads by generations misses nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from backstory.exchange import frames
+from backstory.exchange.frames import Frame, FrameDamaged, FrameHead, FramePoint, FrameVerdict
+from backstory.exchange.json_lines import SessionLine, TurnLine
+from backstory.server.audit import note
+from backstory.server.refusals import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from psycopg import Cursor
+
+    from backstory.server.database import TeamDatabase
+    from backstory.server.people import Caller
+
+FRAMES_MAX = 64
+"""The most frames of one request."""
+BYTES_MAX = frames.HEAD_BYTES_MAX + frames.PACKED_BYTES_MAX
+"""The most bytes of one request: one frame of one long line."""
+ASKED_MAX = 1_000
+CHANGES_BYTES = 8 * 1024 * 1024
+"""An answer ends with the frame that reaches this."""
+TITLE_CHARS = 500
+
+
+class SyncWord(StrEnum):
+    """The answer for one frame."""
+
+    OK = "ok"
+    HAD = "had"
+    """It was there already."""
+    EXPECTED = "expected"
+    """Frames before it are missing; ``state`` says from where to go on."""
+    DAMAGED = "damaged"
+    FORGOTTEN = "forgotten"
+    """The person removed the session."""
+    OTHER = "other"
+    """It is of another history of the session than the one that is there."""
+    EPOCH = "epoch"
+    """It is of an epoch that was replaced."""
+
+
+class ShelfState(Struct, frozen=True, kw_only=True):
+    """The last frame of a session that is there; epoch 0 and no chain where none is."""
+
+    uid: str
+    epoch: int = 0
+    upto: FramePoint = frames.START
+    chain: str = ""
+    events: int = 0
+    is_forgotten: bool = False
+
+
+class Confirmed(Struct, frozen=True, kw_only=True):
+    """The end of one frame."""
+
+    uid: str
+    word: SyncWord
+    state: ShelfState
+    reason: str = ""
+
+
+class SyncAnswer(Struct, frozen=True, kw_only=True):
+    """The end of each frame of a request, in their order, and the generation in which they were stored."""
+
+    generation: int
+    confirmed: list[Confirmed]
+
+
+class Changes(Struct, frozen=True, kw_only=True):
+    """Frames of a shelf. ``upto``: the place behind them; ``removals``: how many sessions were ever removed."""
+
+    upto: str
+    data: bytes
+    removals: int
+    has_more: bool
+
+
+class _Shelf(Struct):
+    """A session of a shelf in a transaction: its last frame, and how many its epoch has."""
+
+    last: FrameHead | None = None
+    number: int = 0
+    events: int = 0
+    seen_epoch: int = 0
+    seen_frames: int = 0
+
+
+class Shelves:
+    """The shelves of all people. ``now`` gives the time."""
+
+    def __init__(self, database: TeamDatabase, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._database, self._now = database, now
+
+    def store(self, caller: Caller, body: bytes) -> SyncAnswer:
+        """Store frames, in one transaction. Raises Refused for a body that holds none, or none that may be sent."""
+        parts = _checked(body)
+        with self._database.of(caller.tenant) as rows:
+            (generation,) = _one(rows.execute(
+                "update person set generation = generation + 1 where tenant = %s and id = %s returning generation",
+                (caller.tenant, caller.person),
+            ))  # fmt: skip
+            storing = _Storing(rows, caller, generation)
+            confirmed = [storing.take(data, frame) for data, frame in parts]
+            storing.end()
+        return SyncAnswer(generation=generation, confirmed=confirmed)
+
+    def state(self, caller: Caller, uids: Sequence[str]) -> list[ShelfState]:
+        """Return the last frame of each of these sessions of the caller. Raises Refused for too many."""
+        if len(uids) > ASKED_MAX:
+            raise Refused(400, "too_many", f"At most {ASKED_MAX:,} sessions at once.")
+        with self._database.of(caller.tenant) as rows:
+            storing = _Storing(rows, caller, 0)
+            return [storing.state(each) for each in uids]
+
+    def changes(self, caller: Caller, after: str) -> Changes:
+        """Return what came onto the caller's shelf behind a place, '' for all. Raises Refused for no place of ours."""
+        place = _place(after)
+        with self._database.of(caller.tenant) as rows:
+            of = (caller.tenant, caller.person)
+            newest, removals = _one(rows.execute(
+                "select generation, (select count(*) from removal r where r.tenant = p.tenant and r.person = p.id)"
+                " from person p where tenant = %s and id = %s", of,
+            ))  # fmt: skip
+            data, has_more = bytearray(), False
+            for *at, head, payload in _new_frames(rows, caller, place):
+                if len(data) >= CHANGES_BYTES:
+                    has_more = True
+                    break
+                data += head.encode() + b"\n" + bytes(payload)
+                place = tuple(at)
+        if not has_more:
+            place = max(place, (newest, "", 0))
+        return Changes(upto=".".join(map(str, place)), data=bytes(data), removals=removals, has_more=has_more)
+
+    def remove(self, caller: Caller, uid: str) -> str:
+        """Erase a session of the caller, for good; return its mark. Raises Refused if there is none."""
+        with self._database.of(caller.tenant) as rows:
+            mark = _mark(rows, caller.tenant, uid)
+            (generation,) = _one(rows.execute(
+                "update person set generation = generation + 1 where tenant = %s and id = %s returning generation",
+                (caller.tenant, caller.person),
+            ))  # fmt: skip
+            of = (caller.tenant, caller.person, uid)
+            there = rows.execute("delete from frame where tenant = %s and person = %s and session = %s", of).rowcount
+            rows.execute("delete from session where tenant = %s and person = %s and uid = %s", of)
+            known = rows.execute(
+                "insert into removal values (%s, %s, %s, %s, %s) on conflict do nothing",
+                (caller.tenant, caller.person, mark, self._now(), generation),
+            ).rowcount
+            if not there and known:
+                raise Refused(404, "session_unknown", "You have no such session here.")
+            note(rows, caller.tenant, caller.person, "forget", mark.hex(), self._now())
+        return mark.hex()
+
+
+class _Storing:
+    """One transaction that stores frames of one person."""
+
+    def __init__(self, rows: Cursor[Any], caller: Caller, generation: int) -> None:
+        self._rows, self._caller, self._generation = rows, caller, generation
+        self._shelves: dict[str, _Shelf] = {}
+        self._removed: dict[str, bool] = {}
+        self._waiting: list[tuple[Any, ...]] = []
+
+    def take(self, data: bytes, frame: Frame | FrameDamaged) -> Confirmed:
+        """Store a frame if it follows, and say what became of it."""
+        if isinstance(frame, FrameDamaged):
+            return Confirmed(uid="", word=SyncWord.DAMAGED, state=ShelfState(uid=""), reason=str(frame)[:200])
+        uid = frame.head.session
+        if self._is_removed(uid):
+            return Confirmed(uid=uid, word=SyncWord.FORGOTTEN, state=ShelfState(uid=uid, is_forgotten=True))
+        shelf = self._shelf(uid)
+        word = self._verdict(frame.head, shelf)
+        if word == SyncWord.OK:
+            self._add(data, frame, shelf)
+        return Confirmed(uid=uid, word=word, state=self.state(uid))
+
+    def state(self, uid: str) -> ShelfState:
+        """The last frame of a session."""
+        if self._is_removed(uid):
+            return ShelfState(uid=uid, is_forgotten=True)
+        shelf = self._shelf(uid)
+        if shelf.last is None:
+            return ShelfState(uid=uid)
+        last = shelf.last
+        return ShelfState(uid=uid, epoch=last.epoch, upto=last.upto, chain=last.chain, events=shelf.events)
+
+    def end(self) -> None:
+        """Write what waits."""
+        if self._waiting:
+            # Behind row-level security there is no COPY.
+            self._rows.executemany(_STORED, self._waiting)
+            self._waiting.clear()
+
+    def _verdict(self, head: FrameHead, shelf: _Shelf) -> SyncWord:
+        held = [] if shelf.last is None else [shelf.last]
+        if (found := frames.verdict(head, held)) != FrameVerdict.NEXT and shelf.last is not None:
+            # Of those before the last one only those that it names tell what it is.
+            found = frames.verdict(head, [*self._named_by(head), *held])
+        return _WORDS[found]
+
+    def _named_by(self, head: FrameHead) -> list[FrameHead]:
+        """Those of a frame itself and of the one before it that are there."""
+        asked = [bytes.fromhex(each) for each in (head.chain, head.prev) if each]
+        found = [
+            row[9] for row in self._waiting if (row[2], row[3]) == (head.session, head.epoch) and row[5] in asked
+        ] + [text for (text,) in self._rows.execute(_NAMED, (*self._of, head.session, head.epoch, asked)).fetchall()]
+        return [msgspec.json.decode(text, type=FrameHead) for text in found]
+
+    def _add(self, data: bytes, frame: Frame, shelf: _Shelf) -> None:
+        head = frame.head
+        if shelf.last is None or head.epoch > shelf.last.epoch:
+            shelf.number = shelf.events = 0
+        shelf.last = head
+        shelf.number, shelf.events = shelf.number + 1, shelf.events + head.events
+        lines = [(kind, text) for text in frame.lines if (kind := _kind(text)) in _FACTS]
+        self._check_scope(lines)
+        is_end = any(kind == _END for kind, _ in lines)
+        text, _, payload = data.partition(b"\n")
+        self._waiting.append(
+            (*self._of, head.session, head.epoch, shelf.number, bytes.fromhex(head.chain), head.events, is_end,
+             self._generation, text.decode(), payload)
+        )  # fmt: skip
+        if is_end:
+            self.end()
+            self._show(head, shelf, lines)
+
+    def _check_scope(self, lines: Iterable[tuple[bytes, bytes]]) -> None:
+        """Refuse sessions of repositories that the token is not good for."""
+        if (allowed := self._caller.repositories) is None:
+            return
+        for kind, text in lines:
+            if kind == _SESSION and _repository(msgspec.json.decode(text, type=SessionLine)) not in allowed:
+                raise Refused(403, "not_allowed", "Your token is not for the repository of a session.")
+
+    def _show(self, head: FrameHead, shelf: _Shelf, lines: Iterable[tuple[bytes, bytes]]) -> None:
+        """Have a session seen up to this frame, and no epoch before its."""
+        of = (*self._of, head.session)
+        if shelf.seen_epoch < head.epoch:
+            gone = "delete from frame where tenant = %s and person = %s and session = %s and epoch < %s"
+            self._rows.execute(gone, (*of, head.epoch))
+            shelf.seen_epoch, shelf.seen_frames = head.epoch, 0
+        # What is seen from now on is of this generation, whenever it came: who reads by generations shall not miss it.
+        self._rows.execute(_SEEN_NOW, (self._generation, *of, shelf.seen_frames, self._generation))
+        shelf.seen_frames = shelf.number
+        session = next((msgspec.json.decode(text, type=SessionLine) for kind, text in lines if kind == _SESSION), None)
+        turns = [msgspec.json.decode(text, type=TurnLine) for kind, text in lines if kind == _TURN]
+        agent = turns[-1].agent if turns else None
+        facts = (None, None, None, None, None) if session is None else (
+            _repository(session), (session.title or session.name or "")[:TITLE_CHARS],
+            session.branch, session.created, session.last_active)  # fmt: skip
+        repository, title, branch, created, active = facts
+        self._rows.execute(_SHOWN, (
+            *of, repository or "", head.epoch, shelf.number, shelf.events, title, agent, branch, created, active,
+            self._generation,
+        ))  # fmt: skip
+
+    @property
+    def _of(self) -> tuple[int, int]:
+        return self._caller.tenant, self._caller.person
+
+    def _shelf(self, uid: str) -> _Shelf:
+        if (found := self._shelves.get(uid)) is None:
+            row = self._rows.execute(_LAST, (*self._of, uid)).fetchone()
+            found = self._shelves[uid] = _Shelf()
+            if row is not None:
+                head, found.number, events, found.seen_epoch, found.seen_frames = row
+                found.last, found.events = msgspec.json.decode(head, type=FrameHead), int(events)
+        return found
+
+    def _is_removed(self, uid: str) -> bool:
+        if uid not in self._removed:
+            mark = _mark(self._rows, self._caller.tenant, uid)
+            found = self._rows.execute(
+                "select from removal where tenant = %s and person = %s and mark = %s", (*self._of, mark)
+            )
+            self._removed[uid] = found.fetchone() is not None
+        return self._removed[uid]
+
+
+_WORDS = {
+    FrameVerdict.NEXT: SyncWord.OK, FrameVerdict.HAD: SyncWord.HAD, FrameVerdict.GAP: SyncWord.EXPECTED,
+    FrameVerdict.OTHER: SyncWord.OTHER, FrameVerdict.OLD: SyncWord.EPOCH,
+}  # fmt: skip
+_NAMED = """
+select head from frame where tenant = %s and person = %s and session = %s and epoch = %s and chain = any(%s)
+"""
+_SESSION, _TURN, _END = b"session", b"turn", b"session_end"
+_FACTS = {_SESSION, _TURN, _END}
+_STORED = """
+insert into frame (tenant, person, session, epoch, number, chain, events, is_end, generation, head, data)
+values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+"""
+_LAST = """
+select f.head, f.number, (select sum(e.events) from frame e where e.tenant = f.tenant and e.person = f.person
+  and e.session = f.session and e.epoch = f.epoch), coalesce(s.epoch, 0), coalesce(s.frames, 0)
+from frame f left join session s on s.tenant = f.tenant and s.person = f.person and s.uid = f.session
+where f.tenant = %s and f.person = %s and f.session = %s order by f.epoch desc, f.number desc limit 1
+"""
+_SEEN_NOW = """
+update frame set generation = %s
+where tenant = %s and person = %s and session = %s and number > %s and generation <> %s
+"""
+_SHOWN = """
+insert into session (tenant, person, uid, repository, epoch, frames, events, title, agent, branch, created,
+  last_active, generation)
+values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+on conflict (tenant, person, uid) do update set
+  repository = coalesce(nullif(excluded.repository, ''), session.repository), epoch = excluded.epoch,
+  frames = excluded.frames, events = excluded.events, title = coalesce(excluded.title, session.title),
+  agent = coalesce(excluded.agent, session.agent), branch = coalesce(excluded.branch, session.branch),
+  created = coalesce(excluded.created, session.created),
+  last_active = coalesce(excluded.last_active, session.last_active), generation = excluded.generation
+"""
+_NEW = """
+select f.generation, f.session, f.number, f.head, f.data from frame f
+join session s on s.tenant = f.tenant and s.person = f.person and s.uid = f.session
+  and s.epoch = f.epoch and f.number <= s.frames
+where f.tenant = %s and f.person = %s and (f.generation, f.session, f.number) > (%s, %s, %s)
+order by f.generation, f.session, f.number
+"""
+
+
+def _new_frames(rows: Cursor[Any], caller: Caller, place: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    # They are read as they are sent, and no more of them.
+    with rows.connection.cursor(name="changes") as found:
+        found.itersize = FRAMES_MAX
+        yield from found.execute(_NEW, (caller.tenant, caller.person, *place))
+
+
+def _place(text: str) -> tuple[int, str, int]:
+    """The place that ``changes`` gave: a generation, a session and the number of a frame. Raises Refused."""
+    if not text:
+        return 0, "", 0
+    generation, _, rest = text.partition(".")
+    session, _, number = rest.partition(".")
+    try:
+        return int(generation), session, int(number)
+    except ValueError as refused:
+        raise Refused(400, "request_wrong", "This is no place that the server gave.") from refused
+
+
+def _checked(body: bytes) -> list[tuple[bytes, Frame | FrameDamaged]]:
+    """The frames of a request, each checked. Raises Refused."""
+    parts = list[tuple[bytes, Frame | FrameDamaged]]()
+    at = 0
+    while at < len(body):
+        if len(parts) == FRAMES_MAX:
+            raise Refused(413, "too_many", f"A request has at most {FRAMES_MAX} frames.")
+        try:
+            head = frames.head_of(body[at : at + frames.HEAD_BYTES_MAX])
+        except FrameDamaged as refused:
+            # Where it ends is not known, so neither is what follows.
+            parts.append((b"", refused))
+            break
+        end = body.index(b"\n", at) + 1 + head.size
+        data = body[at:end]
+        at = end
+        if head.bytes or not head.redacted:
+            raise Refused(400, "not_masked", "Only frames whose secrets are masked are kept here, without logs' bytes.")
+        try:
+            parts.append((data, frames.read(data)))
+        except FrameDamaged as refused:
+            parts.append((data, refused))
+    if not parts:
+        raise Refused(400, "request_wrong", "The request has no frame.")
+    return parts
+
+
+def _repository(session: SessionLine) -> str:
+    return session.repository or session.project or ""
+
+
+def _kind(line: bytes) -> bytes:
+    """The type of a line, which is its first key as we write it; '' for any other writer's, which is decoded."""
+    if line.startswith(b'{"type":"'):
+        return line[9 : line.index(b'"', 9)]
+    return str(msgspec.json.decode(line).get("type", "")).encode()
+
+
+def _mark(rows: Cursor[Any], tenant: int, uid: str) -> bytes:
+    (key,) = _one(rows.execute("select key from organisation where tenant = %s", (tenant,)))
+    return hmac.new(bytes(key), uid.encode(), hashlib.sha256).digest()
+
+
+def _one(cursor: Cursor[Any]) -> tuple[Any, ...]:
+    row = cursor.fetchone()
+    assert row is not None
+    return tuple(row)
