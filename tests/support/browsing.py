@@ -177,3 +177,9 @@ def opened_file(browser: Browser, file: Path, place: str = "", width: int = WIDT
         assert (complaints, len(context.pages)) == ([], 1)
     finally:
         context.close()
+
+
+def unlock(page: Page, password: str) -> None:
+    """Type the password of a file, once it takes one."""
+    page.locator("input[type=password]:focus").fill(password)
+    page.get_by_role("button", name="Open", exact=True).click()

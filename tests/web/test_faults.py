@@ -15,8 +15,9 @@ from backstory import UserMessage, open_store
 from tests.support.bench import Bench
 from tests.support.counts import IS_LONG
 from tests.support.forked import COMMAND
-from tests.support.going import Going, delta
+from tests.support.going import Going, delta, until
 from tests.support.pages import Visitor, served
+from tests.support.streamed import Streamed
 from tests.support.work_habits import put_habits
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from tests.support.shell import Shell
 
-READERS, ROUNDS = (200, 5) if IS_LONG else (20, 1)
+READERS, ROUNDS, WATCHERS = (200, 5, 50) if IS_LONG else (20, 1, 5)
 PATHS = (
     "/sessions",
     "/search?q=test",
@@ -50,6 +51,8 @@ def test_many_read_while_a_first_import_writes_and_an_agent_runs(bench: Bench) -
     environ = bench.environ([])
     with served(environ, bench.project) as first, Going(bench, delta("It is at work")):
         first.enter()
+        (running,) = sessions_in(first)
+        watching = [Streamed(first, running.removeprefix("/s/")) for _ in range(WATCHERS)]
 
         def read(n: int) -> list[int]:
             visitor = Visitor(first.address)
@@ -64,6 +67,10 @@ def test_many_read_while_a_first_import_writes_and_an_agent_runs(bench: Bench) -
         assert len(statuses) >= READERS * ROUNDS
         assert set(statuses) == {200}
         assert len(sessions_in(first)) > 10
+        until(lambda: all(each.of("writing") for each in watching))
+        for each in watching:
+            assert "It is at work" in each.of("writing")[-1].value["text"]
+            each.close()
 
 
 def test_a_store_that_somebody_writes_is_read_as_it_was(empty: Shell) -> None:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.attacks import ATTACKS, CANARY, MARK, TOUCHED, put
-from tests.support.browsing import opened_file
+from tests.support.browsing import opened_file, unlock
 from tests.support.shell import Shell
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser
 
 PASSWORD = "four words nobody guesses"
 HOW = {"clear": (), "sealed": ("--password",)}
@@ -33,11 +33,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: next((root / name).iterdir()) for name in HOW}
 
 
-def unlock(page: Page) -> None:
-    page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Open", exact=True).click()
-
-
 @pytest.mark.parametrize("is_bare", [False, True], ids=["policy", "no policy"])
 @pytest.mark.parametrize("how", HOW)
 def test_nothing_fires_in_a_file_which_still_folds_and_is_searched(
@@ -45,7 +40,7 @@ def test_nothing_fires_in_a_file_which_still_folds_and_is_searched(
 ) -> None:
     with opened_file(browser, files[how], script=CANARY, bypass_csp=is_bare) as page:
         if how == "sealed":
-            unlock(page)
+            unlock(page, PASSWORD)
         page.get_by_role("button", name="Open all").click()
         assert page.locator("article.prompt").count() == len(ATTACKS)
         assert page.locator(".entries details:not(.whole):not([open])").count() == 0

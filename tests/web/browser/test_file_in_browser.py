@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.browsing import WIDTHS, opened_file
+from tests.support.browsing import WIDTHS, opened_file, unlock
 from tests.support.session_files import EVENTS, LINES, SEALED, machine_with
 from tests.support.shell import Shell
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser
 
 
 @pytest.fixture(scope="module")
@@ -93,11 +93,6 @@ PASSWORD = "péché et mère"
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return exported(tmp_path_factory.mktemp("locked"), 300, "--password", typed=f"{PASSWORD}\n")
-
-
-def unlock(page: Page, password: str) -> None:
-    page.get_by_label("Password").fill(password)
-    page.get_by_role("button", name="Open", exact=True).click()
 
 
 def test_a_locked_file_opens_with_its_password_however_it_is_typed(browser: Browser, locked: Path) -> None:
