@@ -101,7 +101,7 @@ ROOMS = {
         "what is around a record; another store beside it",
     ),
     "workspace": Budget(
-        13_680,
+        13_685,
         70,
         "history of other machines; what faces ask, outlines in columns, blocks that faces draw, the fields of every "
         "question, pages with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed; "
@@ -115,11 +115,11 @@ ROOMS = {
     ),
     "server": Budget(1_725, 11, "a team's server: its PostgreSQL, who comes in, walls between organisations, answers"),
     "web": Budget(
-        3_595,
-        26,
+        3_695,
+        27,
         "pages: who may see them, how they are served, a module for each kind; edits, and code in its colours; "
         "one in a file; charts, and what is behind a number; two sides compared; answers that are kept; "
-        "sessions that are followed; prompts that are sent; templates compiled once",
+        "sessions that are followed; prompts that are sent; templates compiled once; maps, images in files",
     ),
 }
 """A move between rooms changes both rows in one commit; any other rise changes the reason."""

@@ -35,7 +35,7 @@ ATTRIBUTES = frozenset({
     "lang", "name", "open", "patternunits", "placeholder", "preserveaspectratio", "r", "rel", "role", "scope",
     "selected", "src", "start", "tabindex", "target", "title", "type", "value", "viewbox", "width", "x", "y",
 })  # fmt: skip
-TAGS_OF_SESSIONS = frozenset({"dialog", "img", "output"})
+TAGS_OF_SESSIONS = frozenset({"dialog", "i", "img", "output"})
 OF_SESSIONS = frozenset({
     "alt", "aria-pressed", "data-after", "data-copy", "data-copy-part",
     "data-diffs", "data-inside", "data-keys", "data-print", "data-seq", "download",

@@ -15,6 +15,7 @@ from tests.support.shell import Shell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.support.pages import Answer, Visitor
 
@@ -61,8 +62,7 @@ def of_subagent(prompt: str) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def inside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Visitor, dict[str, str]]]:
-    """The pages, and the uids of the sessions by their own ids."""
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     home = tmp_path_factory.mktemp("inside") / "home"
     home.mkdir()
     path = home / claude_log(claude.SESSION)
@@ -73,10 +73,28 @@ def inside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Visitor, 
     (own / "agent-b77c0de.jsonl").write_bytes(of_subagent("Look for herons at the river."))
     shell = Shell(home)
     assert shell("ingest").code == 0
+    return shell
+
+
+@pytest.fixture(scope="module")
+def uids(shell: Shell) -> dict[str, str]:
+    """The uids of the sessions by their own ids."""
     rows = shell("sql", "--json", "select native_id, uid from sessions").json()["rows"]
+    return {name.rpartition("/")[2]: uid for name, uid in rows}
+
+
+@pytest.fixture(scope="module")
+def inside(shell: Shell, uids: dict[str, str]) -> Iterator[tuple[Visitor, dict[str, str]]]:
+    """The pages of that machine."""
     with served(shell.environ, shell.cwd) as visitor:
         visitor.enter()
-        yield visitor, {name.rpartition("/")[2]: uid for name, uid in rows}
+        yield visitor, uids
+
+
+@pytest.fixture
+def machine(shell: Shell, uids: dict[str, str]) -> tuple[Shell, str]:
+    """The machine, and the session with images."""
+    return shell, uids[claude.SESSION]
 
 
 def found(answer: Answer, tag: str, name: str) -> list[str]:
@@ -123,7 +141,7 @@ def test_a_subagent_opens_where_it_is_with_links_to_its_own_page(inside: tuple[V
     visitor, uids = inside
     answer = visitor.get(f"/s/{uids['a58c0de']}/inside")
     assert ("<html" in answer.text, "ls lake" in answer.words) == (False, True)
-    assert {each.split("/")[2] for each in found(answer, "a", "href")} == {uids["a58c0de"]}
+    assert {re.split("[/?]", each)[2] for each in found(answer, "a", "href")} == {uids["a58c0de"]}
 
 
 def test_all_that_a_record_says_is_a_page_or_a_part_of_one(inside: tuple[Visitor, dict[str, str]]) -> None:
@@ -133,3 +151,30 @@ def test_all_that_a_record_says_is_a_page_or_a_part_of_one(inside: tuple[Visitor
     assert ["<html" in each.text for each in (whole, part)] == [True, False]
     assert all("Look for pelicans" in each.words for each in (whole, part))
     assert f"/s/{uids[claude.SESSION]}/5" in found(whole, "a", "href")
+
+
+def exported(shell: Shell, uid: str, target: Path, *options: str) -> tuple[str, list[str]]:
+    """A session as a file: its text, and its images as their addresses."""
+    done = shell("export", uid, "-o", target, *options)
+    assert done.code == 0, done.err
+    text = target.read_text()
+    elements = Elements()
+    elements.feed(text)
+    return text, [each["src"] or "" for tag, each in elements.found if tag == "img"]
+
+
+def test_a_file_that_is_not_masked_holds_the_images_but_no_svg(machine: tuple[Shell, str], tmp_path: Path) -> None:
+    text, images = exported(*machine, tmp_path / "x.html", "--no-redact")
+    kinds = {"image/png": PNG, "image/gif": GIF, "image/jpeg": JPEG, "image/webp": WEBP}
+    assert images == [f"data:{kind};base64,{base64.b64encode(data).decode()}" for kind, data in kinds.items()]
+    assert text.count("image left out") == 1
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', text)
+    assert "img-src data:;" in policy
+
+
+def test_a_masked_file_holds_no_image_and_says_how_many_were_left_out(
+    machine: tuple[Shell, str], tmp_path: Path
+) -> None:
+    text, images = exported(*machine, tmp_path / "x.html")
+    assert images == []
+    assert re.findall(r"(\d) images? left out", text) == ["2", "1", "1", "1"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, get_args
 from xml.etree import ElementTree
 
@@ -14,7 +15,10 @@ from backstory.ask.stats import WEEKDAYS, By
 from backstory.bounds import duration
 from backstory.chronicle import charts, explain
 from backstory.chronicle.explain import SUNDAY_FIRST, TURNS, USED
+from backstory.chronicle.report import Amount, BarPart, Chart
 from backstory.cli.app import App
+from backstory.web import charting
+from backstory.web.charting import drawing
 from backstory.workspace.history.sessions import SessionFilter
 from backstory.workspace.history.stats import StatsQuery
 
@@ -201,3 +205,14 @@ def test_the_tips_and_the_stand_up_have_their_sql(pages: Visitor, month: Shell) 
     (total,) = (month("report", "cost", "--json", "--since", "2020-01-01").json()["sums"],)
     assert sum(row["turns"] for row in answers(month, turns)) == total["turn_count"]
     assert sum(row["low_usd"] or 0 for row in answers(month, cost)) == pytest.approx(total["low_usd"])
+
+
+@pytest.mark.parametrize("bars", [1, 7, 12, 52, 100, 156, 1_000])
+def test_names_below_a_chart_are_apart_and_whole_however_many_bars_it_has(bars: int) -> None:
+    amounts = tuple(Amount(1, "1", None) for _ in range(bars))
+    heads = tuple(f"20{n:06}" for n in range(bars))
+    drawn = drawing(Chart(title="Cost by day", heads=heads, parts=(BarPart("", amounts),), sums=amounts), lambda _: "")
+    places = [each.x for each in drawn.names]
+    assert places
+    assert all(right - left >= charting.LABEL_PX - 0.1 for left, right in pairwise(places))
+    assert places[-1] + charting.LABEL_PX / 2 <= drawn.width

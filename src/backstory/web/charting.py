@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
 from backstory.bounds import short
@@ -95,10 +96,12 @@ def _bars(chart: Chart, behind: Callable[[OfGroup | None], str]) -> Layout:
             x = LEFT + place * room + (room - bar) / 2
             words = f"{head} · {part.name}: {each.text}" if part.name else f"{head}: {each.text}"
             shapes.append(_shape(x, at, bar, height, f"part{number}", words, behind(each.about)))
-    every = -(-LABEL_PX // max(int(room), 1)) if room < LABEL_PX else 1
+    every = ceil(LABEL_PX / room)
     names = [
         Label(round(LEFT + (place + 0.5) * room, 1), HEIGHT - 7, chart.heads[place])
         for place in range(0, len(chart.heads), every)
+        # One at the end would be cut off.
+        if LEFT + (place + 0.5) * room + LABEL_PX / 2 <= WIDTH
     ]
     has_parts = any(each.name for each in chart.parts)
     columns = [*chart.parts] if has_parts else []

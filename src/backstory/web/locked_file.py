@@ -40,7 +40,7 @@ def locked_file(
     see: Callable[[Event], None] = lambda event: None,
 ) -> Iterator[str]:  # fmt: skip
     """The text of the file. For ``beside`` and ``see`` look at ``session_file``."""
-    links = FileLinks(reader, located.session.uid, beside, layout="sealed.html")
+    links = FileLinks(reader, located, beside, layout="sealed.html")
     lock, salt = joined(LOCK_SCRIPTS), secrets.token_bytes(SALT_BYTES)
     pieces = sealed(session_page(links, reader, located, now, see), password, salt)
     template = environment(links).get_template("locked.html")

@@ -111,8 +111,8 @@ class OutlinedPrompt(NamedTuple):
 
 
 def outline(content: Content) -> list[OutlinedPrompt]:
-    """The prompts of a session, to go to."""
-    turns = [each for each in content.transcript.turns if each.turn.prompt and each.live is None]
+    """The last prompts of a session, to go to."""
+    turns = _prompted(content)
     return [
         OutlinedPrompt(
             each.turn.first_seq, _begun(each.turn.prompt, PROMPT_CHARS), outcome_mark(each.turn.outcome)[0],
@@ -120,6 +120,15 @@ def outline(content: Content) -> list[OutlinedPrompt]:
         )
         for each in turns[-PROMPTS_MOST:]
     ]  # fmt: skip
+
+
+def prompts_left_out(content: Content) -> int:
+    """The number of earlier prompts that the outline does not have."""
+    return max(len(_prompted(content)) - PROMPTS_MOST, 0)
+
+
+def _prompted(content: Content) -> list[ListedTurn]:
+    return [each for each in content.transcript.turns if each.turn.prompt and each.live is None]
 
 
 def place_of(key: Key) -> str:

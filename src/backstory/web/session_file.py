@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from backstory import model
+from backstory.errors import RecordNotFound
 from backstory.web import listing, reading
 from backstory.web.drawing import environment
 from backstory.web.markup import plain
+from backstory.web.minimap import map_of
 from backstory.workspace.history.blocks import content_of
+from backstory.workspace.history.images import image_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -42,7 +45,7 @@ def session_file(
 
     ``see`` receives each event that is in it.
     """
-    return session_page(FileLinks(reader, located.session.uid, beside), reader, located, now, see)
+    return session_page(FileLinks(reader, located, beside), reader, located, now, see)
 
 
 def session_page(
@@ -73,7 +76,8 @@ def _page(
     return template.generate(
         row=listing.row(listed, now), session=listed, folder=plain(listed.said_folder), place="", uid=listed.uid,
         blocks=[FileBlock(reader, content, n, now, see) for n in range(len(content.blocks))],
-        outline=reading.outline(content), has_branches=False,
+        outline=reading.outline(content), prompts_left_out=reading.prompts_left_out(content), drawn=map_of(content),
+        has_branches=False,
         children=[(each.uid, plain(each.shown_title or each.uid)) for each in content.transcript.children],
     )  # fmt: skip
 
@@ -105,8 +109,10 @@ class FileLinks:
 
     is_file = True
 
-    def __init__(self, reader: SharedReader, uid: str, beside: Collection[str], *, layout: str = "file.html") -> None:
-        self._reader, self._uid, self._beside = reader, uid, beside
+    def __init__(
+        self, reader: SharedReader, located: LocatedSession, beside: Collection[str], *, layout: str = "file.html"
+    ) -> None:
+        self._reader, self._located, self._uid, self._beside = reader, located, located.session.uid, beside
         self.layout = layout
         self.style, self.script = joined(STYLES), joined(SCRIPTS)
         self.policy = self.policy_with()
@@ -129,8 +135,15 @@ class FileLinks:
         return f"{where}#r{place}" if where or uid == self._uid else ""
 
     def image(self, uid: str, place: str, number: int) -> str:
-        """No address: nobody can mask an image."""
-        return ""
+        """An image itself, as an address; '' in a file that is masked: nobody can mask an image."""
+        key = reading.read_place(place)
+        if self._reader.is_masked or uid != self._uid or key is None:
+            return ""
+        try:
+            found = image_of(self._located, *key, number)
+        except RecordNotFound:
+            return ""
+        return f"data:{found.media_type};base64,{b64encode(found.data).decode()}"
 
     def whole(self, item: PageEntry) -> list[str]:
         """The texts of the records of an entry, of each that says more than is shown."""

@@ -24,6 +24,7 @@ from backstory.web.keeping import SharedWorkspace
 from backstory.web.kept import KeptAnswers
 from backstory.web.live import Hub, stored_place
 from backstory.web.markup import plain
+from backstory.web.minimap import map_of
 from backstory.web.orders import Orders
 from backstory.web.streaming import Stream
 from backstory.workspace.history.blocks import content_of
@@ -170,7 +171,8 @@ class Site:
             "session.html", row=listing.row(listed, now), session=listed, folder=plain(listed.said_folder),
             stored=stored_place(content),
             prompt=self._acting and self._acting.form(workspace, listed, Order.read(dict(request.query_params))),
-            blocks=shown, outline=reading.outline(content), place=place or "", uid=listed.uid,
+            blocks=shown, outline=reading.outline(content), prompts_left_out=reading.prompts_left_out(content),
+            drawn=map_of(content), place=place or "", uid=listed.uid,
             children=[(each.uid, plain(each.shown_title or each.uid)) for each in content.transcript.children],
             has_branches=any(each.is_rewound for each in content.transcript.turns),
         )  # fmt: skip

@@ -36,6 +36,11 @@ class SharedReader(Reader):
         self._redactor = redactor
         self.whole: dict[tuple[int, int], Event] = {}
 
+    @property
+    def is_masked(self) -> bool:
+        """True if secrets are masked."""
+        return self._redactor is not None
+
     def learn(self, located: LocatedSession) -> None:
         """Remember the secrets of a session: what only its name tells to be one has to be known everywhere."""
         if self._redactor is not None:

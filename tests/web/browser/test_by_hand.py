@@ -190,6 +190,19 @@ def test_a_long_session_opens_at_its_end_and_reads_only_what_comes_into_view(scr
     assert unread.count() > 0
 
 
+def test_the_outline_and_the_map_say_where_one_reads_also_between_two_entries(scrolled: Tab) -> None:
+    scrolled.go(f"{long_session(scrolled)}/{4 * 100 + 1}")
+    current = scrolled.page.locator(".outline [aria-current]")
+    scrolled.until(lambda: current.count() and current.inner_text().endswith("Make part 100"))
+    # The heading of the next turn is where one reads now.
+    scrolled.js(f"scrollBy(0, document.querySelector('#r{4 * 101 + 1}').getBoundingClientRect().top - 110)")
+    scrolled.until(lambda: current.inner_text().endswith("Make part 101"))
+    here = scrolled.page.locator(".map .at")
+    assert int(here.get_attribute("data-seq") or 0) in range(4 * 95, 4 * 101 + 2)
+    here.click()
+    scrolled.until(lambda: current.inner_text()[:-2].endswith(("Make part 1", "Make part 9")))
+
+
 def test_all_of_a_long_session_comes_while_it_is_scrolled(scrolled: Tab) -> None:
     scrolled.go(long_session(scrolled))
     unread = scrolled.page.locator("[data-block]")

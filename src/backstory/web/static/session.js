@@ -46,8 +46,9 @@
     if (room && room.bottom > TOP_PX && room.top < innerHeight && !focused.closest(".inside")) return focused;
     const entries = document.querySelector(".entries");
     const left = entries.getBoundingClientRect().left + 40;
-    for (let y = TOP_PX; y < innerHeight; y += 40) {
-      const found = document.elementFromPoint(left, y)?.closest(".entries article[id], .entries section.block");
+    // Between two entries of a block that was read, the block would say where it begins.
+    for (let y = TOP_PX; y < innerHeight; y += 20) {
+      const found = document.elementFromPoint(left, y)?.closest(".entries article[id], .entries section[data-block]");
       if (found && !found.closest(".inside")) return found;
     }
     return null;
@@ -63,9 +64,20 @@
     return found;
   }
 
+  function markOnMap(seq) {
+    let here;
+    for (const each of document.querySelectorAll(".map [data-seq]")) {
+      each.classList.remove("at");
+      if (Number(each.dataset.seq) <= seq) here = each;
+    }
+    here?.classList.add("at");
+  }
+
   function markCurrent() {
     isDue = false;
-    const found = promptAt(seqOf(placeAtTop()));
+    const seq = seqOf(placeAtTop());
+    markOnMap(seq);
+    const found = promptAt(seq);
     if (found === current) return;
     outline[current]?.removeAttribute("aria-current");
     current = found;
@@ -173,14 +185,15 @@
       event.preventDefault();
       ACTIONS[event.key]();
     });
-    for (const name of ["scroll", "resize"]) {
-      addEventListener(name, () => { if (!isDue) { isDue = true; requestAnimationFrame(markCurrent); } }, { passive: true });
-    }
+    const soon = () => { if (!isDue) { isDue = true; requestAnimationFrame(markCurrent); } };
+    for (const name of ["scroll", "resize"]) addEventListener(name, soon, { passive: true });
+    // Entries that come above the window move what is in it, and nobody scrolled.
+    new ResizeObserver(soon).observe(document.querySelector(".entries"));
     // What a session that runs has beside it is replaced as it grows.
     document.addEventListener("renewed", () => { readOutline(); markCurrent(); });
     markCurrent();
     document.addEventListener("click", (event) => {
-      const link = event.target.closest?.(".outline [data-seq]");
+      const link = event.target.closest?.(".outline [data-seq], .map [data-seq]");
       const place = link && document.getElementById(`r${link.dataset.seq}`);
       if (!place || event.ctrlKey || event.metaKey || event.shiftKey) return;
       event.preventDefault();
