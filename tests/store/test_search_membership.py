@@ -207,8 +207,27 @@ def test_a_search_that_counts_nothing_ends_when_it_has_enough_of_very_many_sessi
     store.ask(lambda db: db.set_exec_trace(note))
     uncounted = store.search(words, limit=3, near=False, counts=False)
     looks = sum("f.rowid between ? and ? and c.c1 = ? limit 1" in each for each in asked)
-    assert (looks, [each for each in asked if "distinct c.c1" in each]) == (looked_into, [])
+    assert (looks, [each for each in asked if "count(distinct c.c1)" in each]) == (looked_into, [])
     assert (uncounted.hits, uncounted.at_least) == (store.search(words, limit=3, near=False).hits, True)
+
+
+@pytest.mark.parametrize("every", [1, 2, 7])
+def test_of_the_beginning_of_a_word_in_very_many_sessions_the_same_is_found(
+    store: Store, monkeypatch: pytest.MonkeyPatch, every: int
+) -> None:
+    monkeypatch.setattr(ranking, "RANKED_HITS_MAX", 2)
+    monkeypatch.setattr(query, "NEWEST_SESSIONS", 2)
+    # The newest is the oldest in the store, and has more events than a byte is for.
+    said = ["other words" if n % every else "tested" for n in range(40)]
+    fill(store, [([(UserMessage(content=text), -n)] * (3 if n else 40), None, False) for n, text in enumerate(said)])
+
+    def found() -> list[tuple[int, float]]:
+        return [(hit.event_id, hit.score) for hit in store.search("tes*", limit=3, near=False, counts=False).hits]
+
+    few = found()
+    monkeypatch.setattr(query, "GROUPED_SESSIONS_MAX", 5)
+    assert len(few) == 3
+    assert found() == few
 
 
 def test_the_hits_of_all_that_are_listed_of_very_many_sessions_are_counted(

@@ -5,6 +5,7 @@ A term has one spelling that was typed, and others that may have been meant: wor
 
 from __future__ import annotations
 
+import math
 import re
 from functools import cached_property
 from itertools import islice
@@ -194,6 +195,8 @@ LOOKED_INTO_IDS = 200_000
 """The newest sessions are looked into one by one while the ids of their events span no more than this,"""
 LOOK_IDS = 100
 """and each look costs as much as so many ids."""
+LOOKED_INTO_TIMES = 1.5
+"""The sessions that are looked into at once, as a multiple of those that should be enough."""
 NEAR_IDS = 500
 """Hits among so few ids are put in order by SQLite: FTS5 takes up to a hundred times longer to go backwards."""
 TOLD_BY_PROMPT_HITS_MAX = 50_000
@@ -252,6 +255,20 @@ _NEWEST = (
     "select s.id, s.last_active, (select min(id) from events where session_id = s.id), "
     "(select max(id) from events where session_id = s.id) from sessions s indexed by idx_sessions_active"
 )
+
+
+EVENTS_OF_BYTE = 16
+_IS_NEAR = f"(f.rowid < 0 or substr(?, f.rowid / {EVENTS_OF_BYTE} + 1, 1) = x'01')"
+"""The condition of a hit that is no event, or lies near the events of some sessions; see ``_near``."""
+
+
+def _near(members: Collection[Member]) -> bytes:
+    """Return a byte for each so many events: 1 where these sessions may have some. Looking up a hit takes longer."""
+    ranges = [(max(each.first_id, 0) // EVENTS_OF_BYTE, each.last_id // EVENTS_OF_BYTE + 1) for each in members]
+    near = bytearray(max((end for _, end in ranges), default=0))
+    for first, end in ranges:
+        near[first:end] = b"\1" * (end - first)
+    return bytes(near)
 
 
 def _newest_member(session_id: int, at: int | None, first_id: int | None, last_id: int | None) -> Member:
@@ -388,10 +405,11 @@ class Reach:
         among: Collection[int] | None = None,
         scope: str | None = None,
         newest: int = -1,
+        members: Collection[Member] | None = None,
     ) -> list[Row]:
         """Hits whose events are there, so many of the newest, in the order of their ids; ``rank``: in SQL.
 
-        ``between``: the least and the greatest event id; ``of``: the sessions; ``among``: the events.
+        ``between``: the least and the greatest event id; ``of``, ``members``: the sessions; ``among``: the events.
         """
         conditions, values = self._of_event()
         conditions[:0] = ["search_index match ?", f"(e.id is not null or (c.id < 0 and {self._others[1]}))"]
@@ -399,6 +417,11 @@ class Reach:
         if between is not None:
             conditions.append("f.rowid between ? and ?")
             values += between
+        if members is not None:
+            # What else holds it is not looked up.
+            of = {each.session_id for each in members}
+            conditions.append(_IS_NEAR)
+            values.append(_near(members))
         for ids, column in ((of, "c.c1"), (among, "+f.rowid")):
             if ids is not None:
                 # The plus keeps FTS5 from looking up each id by itself, and looking at all hits anew for each.
@@ -454,11 +477,13 @@ class Reach:
         conditions.insert(0, "search_index match ?")
         grouped = f"from {self._source()} {_where(conditions)}"
         is_plain = newest >= 0 and not self._of_session and not self._hidden and not self._shown
-        if is_plain and self._db.execute("select count(*) from sessions").get > GROUPED_SESSIONS_MAX:
+        sessions = int(self._db.execute("select count(*) from sessions").get) if is_plain else 0
+        if sessions > GROUPED_SESSIONS_MAX:
             # The hits of the beginning of a word would be gathered anew for each session.
-            ids = 0 if "*" in expression else LOOKED_INTO_IDS + hits
-            most = max(newest, NEWEST_SESSIONS)
-            return self._newest_holding(grouped, [expression, *values], ids, most, counts=counts)
+            most, values = max(newest, NEWEST_SESSIONS), [expression, *values]
+            look = self._looked_over if "*" in expression else self._looked_into
+            known = look(grouped, values, most, hits, sessions)
+            return self._newest_holding(grouped, values, known, most, counts=counts)
         in_prompt = f"max(c.c4 = '{Scope.PROMPT}')" if hits <= TOLD_BY_PROMPT_HITS_MAX else "0"
         found: list[tuple[Any, ...]] = self._db.execute(
             "select h.session_id, s.last_active, h.hits, h.first_id, h.last_id, h.in_prompt from ("
@@ -474,9 +499,10 @@ class Reach:
         ]
         return Matches(known, len({member.place.shown_id for member in known}), sum(each.hits for each in known))
 
-    def _newest_holding(self, grouped: str, values: list[object], ids: int, most: int, *, counts: bool) -> Matches:
+    def _newest_holding(
+        self, grouped: str, values: list[object], known: list[Member] | None, most: int, *, counts: bool
+    ) -> Matches:
         """The same where there are very many sessions and each counts for itself: only the newest of them."""
-        known = self._looked_into(grouped, values, ids, most)
         if known is None:
             newest = self._db.execute(
                 f"{_NEWEST} where s.id in (select c.c1 {grouped}) order by s.last_active desc, s.id desc limit ?",
@@ -489,12 +515,12 @@ class Reach:
         # Also if these are all: how many hits each of them has is not known.
         return Matches(known, counted[0], counted[1], are_all=False)
 
-    def _looked_into(self, grouped: str, values: list[object], ids: int, most: int) -> list[Member] | None:
+    def _looked_into(self, grouped: str, values: list[object], most: int, hits: int, _of: int) -> list[Member] | None:
         """The newest sessions that hold something, looked into one after the other, so that all hits need not be read.
 
-        None if the events of these sessions span more than so many ids.
+        None if the events of these sessions span too many ids, more where there are more hits.
         """
-        known, left = list[Member](), ids
+        known, left = list[Member](), LOOKED_INTO_IDS + hits
         holds = f"select 1 {grouped} and f.rowid between ? and ? and c.c1 = ? limit 1"
         for each in self._db.execute(f"{_NEWEST} order by s.last_active desc, s.id desc"):
             member = _newest_member(*each)
@@ -506,6 +532,17 @@ class Reach:
                 if len(known) == most:
                     return known
         return known
+
+    def _looked_over(self, grouped: str, values: list[object], most: int, hits: int, of: int) -> list[Member] | None:
+        """The same where it takes long to gather all hits: once. None if too few of the newest sessions hold it."""
+        # This many should be enough, if so many hits fell on so many sessions by chance.
+        enough = LOOKED_INTO_TIMES * most / -math.expm1(-hits / of)
+        newest = f"{_NEWEST} order by s.last_active desc, s.id desc limit ?"
+        members = [_newest_member(*each) for each in self._db.execute(newest, (math.ceil(enough),))]
+        near = self._db.execute(f"select distinct c.c1 {grouped} and {_IS_NEAR}", (*values, _near(members)))
+        holding = {session_id for (session_id,) in near}
+        known = [each for each in members if each.session_id in holding][:most]
+        return known if len(known) == most else None
 
     def members_among(self, expression: str, ids: Iterable[int]) -> list[Member]:
         """Return those of few sessions that hold something, without how many hits each has."""

@@ -264,7 +264,7 @@ class Ranker:
         most = self._room + len(self._seen) + 1 if self._every_hit else HITS_OF_SESSION
         if "*" in expression.text or self.count(expression.text) <= LISTED_HITS_MAX:
             # The beginning of a word always: it is looked up anew for every range, and that may take as long.
-            listed = self._reach.rows(expression.text, of={member.session_id for member in members})
+            listed = self._reach.rows(expression.text, members=members)
             some = _some_of_each(listed, most)
             return self._reach.rows(expression.text, rank=_RANK, among=some)
         found: dict[int, Row] = {}
