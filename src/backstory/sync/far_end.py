@@ -37,7 +37,7 @@ NOT_FOUND, USAGE, SSH_FAILED = 127, 2, 255
 _USER = lazy_regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _HOST = lazy_regex(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?", re.ASCII)
 _ADDRESS = lazy_regex(r"\[([0-9A-Fa-f:.]{2,45})\]", re.ASCII)
-_PROGRAM = lazy_regex(r"(?:~/|/)?[A-Za-z0-9_][A-Za-z0-9_./+-]{0,199}", re.ASCII)
+_PROGRAM = lazy_regex(r"(?:~/|/)?[A-Za-z0-9_.][A-Za-z0-9_./+-]{0,199}", re.ASCII)
 
 
 class FarAddress(Struct, frozen=True, kw_only=True):
