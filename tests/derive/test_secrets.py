@@ -6,7 +6,7 @@ import json
 import random
 import re
 import string
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
@@ -437,3 +437,74 @@ def test_two_halves_give_a_secret_the_digits_that_the_whole_gives_it(texts: list
         return [redactor.text(each) for each in part]
 
     assert masked(texts[:cut]) + masked(texts[cut:]) == masked(texts)
+
+
+NAMED: dict[str, Callable[[str, str], Any]] = {
+    "under its name": lambda name, value: {name: value},
+    "beside its name": lambda name, value: {"env": [{"name": name, "value": value}]},
+    "behind its option": lambda name, value: ["login", f"--{name}", value],
+}
+
+
+@every("shape", NAMED)
+@every("depth", [1, 2, 3, 4])
+@every("value", ["hunter2fortytwo", "abcdefgh", 's3cr3t"of\\7391', "begins-7391\\", '"quoted"-7391'])
+def test_json_in_json_is_masked_as_it_is_by_itself(shape: str, depth: int, value: str) -> None:
+    plain = NAMED[shape]("db_password", value)
+    nested: Any = plain
+    for _ in range(depth):
+        nested = {"arguments": json.dumps(nested)}
+    masked = NumberedRedactor().value(nested)
+    for _ in range(depth):
+        masked = json.loads(masked["arguments"])
+    # In JSON a secret with quotes is written otherwise, and its digits may be those of how it is written.
+    by_itself = json.dumps(NumberedRedactor().value(plain))
+    assert re.sub(r"-\d+\]", "]", json.dumps(masked)) == by_itself.replace("-1]", "]") != json.dumps(plain)
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_json_in_json_is_written_as_it_was(indent: int | None) -> None:
+    def written(value: str) -> str:
+        return json.dumps({"a": [1.5, {"name": "TOKEN", "value": value}], "b": "é"}, indent=indent, ensure_ascii=False)
+
+    assert NumberedRedactor().text(written("hunter2fortytwo")) == written("[secret-1]")
+
+
+NESTED = json.dumps({"name": "db_password", "value": "abcdefgh"})
+
+
+def test_json_in_json_that_is_long_is_masked_each_time() -> None:
+    redactor = NumberedRedactor()
+    text = json.dumps({"words": "word " * 1_000, "arguments": NESTED})
+    redactor.foresee([text])
+    first = redactor.text(text)
+    assert "abcdefgh" not in first
+    assert redactor.text(text) == first
+    assert redactor.counts == {"password": 2}
+
+
+def test_what_json_in_json_tells_is_masked_before_it_too() -> None:
+    text = json.dumps(["it is 7391hunter2", json.dumps([{"name": "TOKEN", "value": "7391hunter2"}])])
+    assert "7391hunter2" not in NumberedRedactor().text(text)
+
+
+def test_a_line_that_is_not_utf_8_is_masked_too() -> None:
+    masked = NumberedRedactor().bytes(b'{"password": "hunter2x", "path": "caf\xe9"}\n')
+    assert masked == b'{"password": "[password-1]", "path": "caf\xe9"}\n'
+
+
+PARTS = st.sampled_from(["ab", "ba", "aba", " ", "\n", "\u3000", "c", "-", "word", "abcabc"])
+WORDS = st.lists(PARTS, min_size=3, max_size=12).map("".join)
+
+
+@pytest.mark.hypothesis
+@given(st.lists(st.tuples(WORDS.filter(lambda word: len(word) >= 6), st.lists(WORDS, max_size=4)), max_size=5))
+def test_very_many_known_secrets_are_found_where_a_few_are(steps: list[tuple[str, list[str]]]) -> None:
+    few, many = KnownSecrets(), KnownSecrets()
+    for number in range(HEADS_SOUGHT_MAX + 1):
+        many.add(f"{number:06}-of-others", FoundSecret("secret", 0, 0, str(number)))
+    for secret, texts in steps:
+        for known in (few, many):
+            known.add(secret, FoundSecret("secret", 0, 0, secret))
+        for text in texts:
+            assert list(many.places_in(text)) == list(few.places_in(text))

@@ -23,7 +23,7 @@ from msgspec import Struct
 from backstory.derive.packed import Packed
 from backstory.derive.secret_kinds import FoundSecret
 from backstory.derive.secret_names import NAMED_CHARS_MAX, is_secret_under, kind_of_name
-from backstory.derive.secret_shapes import ALL, findings_in, lines_of_key, users_in
+from backstory.derive.secret_shapes import ALL, NAMES, findings_in, lines_of_key, users_in
 from backstory.lazy import lazy_regex
 from backstory.model import encoded
 
@@ -154,16 +154,15 @@ class Redactor:
 
     def _masked(self, text: str) -> tuple[str, list[str]]:
         """The text with its secrets masked, and the names of these."""
-        is_whole, names = False, list[str]()
+        is_whole, names, is_named = False, list[str](), False
         for _ in range(ROUNDS_MAX):
             kinds = 0 if is_whole else self._kinds_in(text)
+            is_named = is_named or bool(kinds & NAMES and text.lstrip()[:1] in ("{", "["))
             shaped = list(findings_in(text, people=self._people, kinds=kinds)) if kinds else []
-            if kinds and not shaped:
+            if kinds and not shaped and not is_named:
                 self._note_kinds(text, 0)
             found = _apart([*shaped, *self._known_in(text)]) if shaped or self._known else shaped
             if not found:
-                if not is_whole:
-                    _note(hash(text), self._clean)
                 break
             known = len(self._known)
             # Where one that stood before it is masked, another one may be seen to begin; a new one may stand twice.
@@ -172,7 +171,34 @@ class Redactor:
             text = self._with_masks(text, found)
             if is_whole and len(self._known) == known:
                 break
+        known = len(self._known)
+        if is_named and (within := self._masked_within(text)) is not None:
+            # What a name tells may stand before it without one.
+            text, more = self._masked(within[0]) if len(self._known) > known else (within[0], [])
+            return text, [*names, *within[1], *more]
+        if not found and not is_whole:
+            if is_named:
+                self._note_kinds(text, 0)
+            _note(hash(text), self._clean)
         return text, names
+
+    def _masked_within(self, text: str) -> tuple[str, list[str]] | None:
+        """A text that is JSON, with its values masked by their names, and the names of what was found; None if nothing.
+
+        As a text it does not show all of them: a name may be apart from its value, and JSON in JSON quotes quotes.
+        """
+        try:
+            decoded = msgspec.json.decode(text)
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            return None
+        before = dict(self.counts)
+        masked = self.value(decoded)
+        if masked == decoded:
+            return None
+        found = [name for name, count in self.counts.items() for _ in range(count - before.get(name, 0))]
+        # As it was written: in lines, in one with blanks, or without.
+        indent = 2 if "\n" in text.strip() else 0 if '": ' in text else -1
+        return msgspec.json.format(encoded(masked), indent=indent).decode(), found
 
     def _with_masks(self, text: str, found: list[FoundSecret]) -> str:
         pieces, at = list[str](), 0
@@ -191,7 +217,7 @@ class Redactor:
             return self.text(text)
         try:
             decoded = msgspec.json.decode(text)
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, ValueError, RecursionError):
             return self.text(text)
         masked = self.value(decoded)
         return text if masked == decoded else encoded(masked).decode()
