@@ -14,7 +14,7 @@ import re
 from bisect import bisect_left, insort
 from enum import Enum
 from functools import cache
-from itertools import islice
+from itertools import filterfalse, islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -54,6 +54,8 @@ _SEPARATORS = {ord(sign): None for sign in "-_. "}
 HEADS_SOUGHT_MAX = 24
 """The most beginnings that are sought one by one, which is faster than to look at each place of a text."""
 TEXTS_MAX = 50_000
+WORDS_MAX, WORD_CHARS_MAX = 300_000, 100
+"""The words that are remembered at most, and the longest of them: 30 MB."""
 SHORT_CHARS, SHORT_TEXTS_MAX = 1_000, 10_000
 LINES_AT_ONCE = 500
 STRUCTS_AT_ONCE = 500
@@ -415,6 +417,10 @@ class KnownSecrets:
         """The lengths of those beginnings, by their first letters."""
         self._firsts = set[str]()
         """The first letter of each, as there may be too many secrets to look through them for each text."""
+        self._spaced = list[str]()
+        """The first letters of those with a blank in them: of all others they lie in one word."""
+        self._plain, self._telling = set[str](), set[str]()
+        """Words of texts without the first letters of any secret, and with some: most words were in other texts."""
 
     def __len__(self) -> int:
         return len(self.found)
@@ -432,7 +438,12 @@ class KnownSecrets:
         begun = secret if found.name in ("home", "user") else secret[:BEGUN_CHARS_MIN]
         insort(self._begun.setdefault(begun, []), secret)
         self._firsts.add(begun[0])
-        self._lengths.setdefault(begun[:KNOWN_CHARS_MIN], set()).add(len(begun))
+        head = begun[:KNOWN_CHARS_MIN]
+        if head not in self._lengths:
+            self._lengths[head] = set()
+            self._spaced += [head] if head.split() != [head] else []
+            self._plain.clear()
+        self._lengths[head].add(len(begun))
 
     def places_in(self, text: str) -> Iterator[tuple[int, int, str, FoundSecret]]:
         """Yield the start and end of each known secret, the longest that the text agrees with, and its finding."""
@@ -450,10 +461,29 @@ class KnownSecrets:
     def _heads_in(self, text: str) -> Iterable[int]:
         """Yield the places of the first letters of any known secret."""
         if len(heads := self._lengths) > HEADS_SOUGHT_MAX:
-            if (firsts := self._firsts).isdisjoint(text):
+            if (firsts := self._firsts).isdisjoint(text) or not self._has_head(text):
                 return ()
             return [at for at, sign in enumerate(text) if sign in firsts and text[at : at + KNOWN_CHARS_MIN] in heads]
         return sorted(at for head in heads if head in text for at in _all_of(head, text))
+
+    def _has_head(self, text: str) -> bool:
+        """Return True if the first letters of any secret are in a text, by its words."""
+        words = list(filterfalse(self._plain.__contains__, text.split()))
+        if not self._telling.isdisjoint(words) or any(head in text for head in self._spaced):
+            return True
+        heads = self._lengths
+        for word in words:
+            if any(word[at : at + KNOWN_CHARS_MIN] in heads for at in range(len(word) - KNOWN_CHARS_MIN + 1)):
+                self._note(self._telling, word)
+                return True
+            self._note(self._plain, word)
+        return False
+
+    def _note(self, words: set[str], word: str) -> None:
+        if len(word) <= WORD_CHARS_MAX:
+            if len(words) >= WORDS_MAX:
+                words.clear()
+            words.add(word)
 
 
 @cache
