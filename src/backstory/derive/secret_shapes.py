@@ -470,6 +470,8 @@ class Pieces(Struct, frozen=True):
         if len(text) <= COLUMN_MIN or "\n" not in text:
             return
         widths = [*map(len, text.split("\n"))]
+        if max(widths) < COLUMN_MIN:
+            return
         starts = [0, *accumulate(width + 1 for width in widths)]
         if "\r" in text:
             widths = [

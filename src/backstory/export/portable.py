@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -174,6 +175,8 @@ class JsonExport:
             return
         written.add(session_identity(extent.session.uid))
         before = Counter(self.counts)
+        if self._redactor is not None:
+            self._redactor.foresee([extent.session, *extent.logs.values()])
         yield self._line(extent.session)
         kept = self._kept.get(extent.session.uid, ExportedBytes())
         for log_id, log in extent.logs.items():
@@ -222,7 +225,7 @@ class JsonExport:
             return store.ask(lambda db: portable.turns(db, session_id, after, ROWS_AT_ONCE))
 
         since, _ = self._after.get(extent.session.uid, WHOLE)
-        for turn in _pages(page):
+        for turn in self._foreseen(_pages(page)):
             if turn.first_seq < extent.session.next_seq and turn.last_seq >= since:
                 last_seq = min(turn.last_seq, extent.session.next_seq - 1)
                 yield self._line(replace(turn, last_seq=last_seq))
@@ -260,6 +263,13 @@ class JsonExport:
                 yield from waiting
                 waiting, chars = [], 0
 
+    def _foreseen(self, lines: Iterator[L]) -> Iterator[L]:
+        """Lines, looked through many at a time where they are to be masked."""
+        while self._redactor is not None and (some := list(islice(lines, ROWS_AT_ONCE))):
+            self._redactor.foresee(some)
+            yield from some
+        yield from lines
+
     def _event(self, stored: StoredEvent, whole: Event, part: int, turn: str | None, extent: Extent) -> bytes:
         more: dict[str, Any] = {}
         if self._redactor is not None:
@@ -286,7 +296,7 @@ class JsonExport:
         def page(after: int) -> list[tuple[int, SummaryLine]]:
             return store.ask(lambda db: portable.summaries(db, session_id, after, ROWS_AT_ONCE))
 
-        for summary in _pages(page):
+        for summary in self._foreseen(_pages(page)):
             if summary.after_seq < extent.session.next_seq:
                 yield self._line(summary)
 
