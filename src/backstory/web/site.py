@@ -47,7 +47,7 @@ CONTENTS_KEPT = 4
 ANSWERED_AT_ONCE = 8
 """More requests wait: each thread reads on connections of its own, and one of them computes at a time in any case."""
 TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-GZIP_BYTES_LEAST = 1_000
+GZIP_BYTES_LEAST, GZIP_LEVEL = 1_000, 6
 TOTALS_KEPT, REPORTS_KEPT, REPORT_KEPT_MS = 64, 16, 60_000
 """The most numbers of lists that are kept, and reports, these for a minute at most: their time goes up to now."""
 
@@ -94,7 +94,8 @@ class Site:
         if self._acting is not None:
             routes.append(Route("/new", self._guarded(self.new)))
             routes += Orders(self._acting, self._open_workspace, self._shown).routes()
-        return Starlette(routes=routes, middleware=[Middleware(GZipMiddleware, minimum_size=GZIP_BYTES_LEAST)])
+        zipping = Middleware(GZipMiddleware, minimum_size=GZIP_BYTES_LEAST, compresslevel=GZIP_LEVEL)
+        return Starlette(routes=routes, middleware=[zipping])
 
     def end(self) -> None:
         """Tell who looks that the pages end, and wait for nothing any more."""
