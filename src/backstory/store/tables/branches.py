@@ -511,17 +511,23 @@ def _is_document(db: apsw.Connection, log_id: int) -> bool:
 
 
 _NOT_IN_LOG = """
-select t.uid, iif(exists (select 1 from main.logs n where n.agent = l.agent and n.native_id = l.native_id
-    and n.kind = 'file' and n.path = l.path and n.generation > l.generation), null, l.id)
-from main.turns t
-join main.events e on e.session_id = t.session_id and e.seq = t.first_seq and e.turn_id = t.id
-join main.logs l on l.id = e.log_id
-where t.session_id = ? and l.kind = 'file' and l.relpath not like '%/' and (
-  exists (select 1 from main.logs n where n.agent = l.agent and n.native_id = l.native_id and n.kind = 'file'
-    and n.path = l.path and n.generation > l.generation)
-  or exists (select 1 from main.log_places p where p.path = l.path and p.log_id = l.id and p.size < l.read_to
-    and e.position >= p.size and p.path not like '%.zst')
-  or (l.size < l.read_to and e.position >= l.size and l.path not like '%.zst'))
+with prompts as materialized (
+  select t.uid, e.log_id, e.position from main.turns t
+  join main.events e on e.session_id = t.session_id and e.seq = t.first_seq and e.turn_id = t.id
+  where t.session_id = ?
+),
+followed as materialized (
+  select l.id, exists (select 1 from main.logs n where n.agent = l.agent and n.native_id = l.native_id
+      and n.kind = 'file' and n.path = l.path and n.generation > l.generation) as is_followed,
+    (select min(size) from (
+      select p.size from main.log_places p
+      where p.path = l.path and p.log_id = l.id and p.size < l.read_to and p.path not like '%.zst'
+      union all select l.size where l.size < l.read_to and l.path not like '%.zst')) as size
+  from main.logs l
+  where l.id in (select log_id from prompts) and l.kind = 'file' and l.relpath not like '%/'
+)
+select t.uid, iif(l.is_followed, null, l.id) from followed l join prompts t on t.log_id = l.id
+where l.is_followed or t.position >= l.size
 """
 """Turns whose prompt was last written by a log that another generation took the place of, or behind its present end.
 

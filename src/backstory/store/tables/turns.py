@@ -30,10 +30,6 @@ _COLUMNS = (
     "cache_write_1h_tokens, largest_input_tokens, reasoning_tokens, tokens_source, cost_usd, cost_source, "
     "context_window"
 )
-_NAMES = _COLUMNS.split(", ")
-_TOKENS_AT, _TOKENS_END = _NAMES.index("input_tokens"), _NAMES.index("tokens_source")
-_TOKENS = [each.removesuffix("_tokens") for each in _NAMES[_TOKENS_AT:_TOKENS_END]]
-_OTHERS = _NAMES[:_TOKENS_AT] + _NAMES[_TOKENS_END:]
 _COUNTED = "input_tokens, output_tokens, cache_read_tokens, cache_write_tokens"
 USED = (
     f"iif(count(coalesce({_COUNTED})), "
@@ -368,9 +364,22 @@ def _duration(turn: Turn) -> int | None:
 
 
 def _turn(row: tuple[Any, ...]) -> Turn:
-    before, counted, behind = row[:_TOKENS_AT], row[_TOKENS_AT:_TOKENS_END], row[_TOKENS_END:]
-    tokens = Tokens(**dict(zip(_TOKENS, counted, strict=True)))
-    return Turn(tokens=tokens, **dict(zip(_OTHERS, before + behind, strict=True)))
+    # Written out, because a long session has ten thousand.
+    (
+        uid, parent_uid, parent_seq, first_seq, last_seq, agent, model, native_id, prompt, started, ended, outcome,
+        stop_reason, api_latency_ms, duration_ms, read, wrote, cache_read, cache_write, cache_write_1h, largest_input,
+        reasoning, tokens_source, cost_usd, cost_source, context_window,
+    ) = row  # fmt: skip
+    tokens = Tokens(
+        input=read, output=wrote, cache_read=cache_read, cache_write=cache_write, cache_write_1h=cache_write_1h,
+        largest_input=largest_input, reasoning=reasoning,
+    )  # fmt: skip
+    return Turn(
+        uid=uid, parent_uid=parent_uid, parent_seq=parent_seq, first_seq=first_seq, last_seq=last_seq, agent=agent,
+        model=model, native_id=native_id, prompt=prompt, started=started, ended=ended, outcome=outcome,
+        stop_reason=stop_reason, api_latency_ms=api_latency_ms, duration_ms=duration_ms, tokens=tokens,
+        tokens_source=tokens_source, cost_usd=cost_usd, cost_source=cost_source, context_window=context_window,
+    )  # fmt: skip
 
 
 # the titles of sessions ----------------------------------------------------------------------------------------------

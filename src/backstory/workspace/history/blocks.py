@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 ENTRIES_LEAST, ENTRIES_MOST = 30, 300
 """A block ends at the first words behind so many entries, and at the latest behind so many."""
+BLOCKS_LIKELY = 2_000
+"""The blocks of a session that would have more are twice as large, and so on: each takes room before it is read."""
 SAID_KINDS = frozenset(each.kind for each in model.kinds_of(model.KindClass.SAID) if each is not model.Thinking)
 HIDDEN_KINDS = frozenset({model.Init.kind, model.Complete.kind, model.Unknown.kind})
 PROMPT_CHARS_LIKELY = 600
@@ -113,10 +115,13 @@ def content_of(reader: Reader, located: LocatedSession) -> Content:
 
 def blocks_of(order: OutlineColumns) -> tuple[Block, ...]:
     """Cut a session into blocks."""
-    found, first = list[Block](), 0
+    found, first, times = list[Block](), 0, 1
+    while len(order) > times * ENTRIES_LEAST * BLOCKS_LIKELY:
+        times *= 2
+    least, most = times * ENTRIES_LEAST, times * ENTRIES_MOST
     for n, kind in enumerate(order.kinds):
         many = n - first
-        if many >= ENTRIES_LEAST and (many >= ENTRIES_MOST or (kind in SAID_KINDS and not order.parts[n])):
+        if many >= least and (many >= most or (kind in SAID_KINDS and not order.parts[n])):
             found.append(_block(order, first, n))
             first = n
     if first < len(order):
