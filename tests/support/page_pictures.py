@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.support import browsing
+from tests.support import browsing, rewound
 from tests.support.pages import served_by
 from tests.support.piloted import AtNow
 from tests.support.screens import ROOT
@@ -36,6 +36,9 @@ QUALITY = 80
 
 PAGES = {
     "sessions": "/sessions",
+    "new": "/new",
+    "tree": "/s/{tree}/tree",
+    "behind": "/reports/behind?by=agent&value=claude",
     "search": "/search?q=rate+limit",
     "session": "/s/{uid}/10",
     "compare": "/compare?a={uid}&b={other}",
@@ -47,6 +50,15 @@ PAGES = {
 }
 DARK = ("sessions", "session", "costs")
 """Those that are also shown narrow and dark."""
+SHOP = "/work/acme/shop"
+WAYS = {
+    1: "Which library sends our mail?",
+    2: "Have a mail that fails be sent again",
+    3: "Send it again at once, three times",
+    4: "Wait longer before each time",
+    5: "And say in the log how often",
+}
+"""The prompts of a session with two branches, which part after the second."""
 
 
 @contextmanager
@@ -69,12 +81,26 @@ def utc() -> Iterator[None]:
 def machine(root: Path) -> Iterator[tuple[Visitor, dict[str, str]]]:
     """The pages of the machine of all pictures, and the path of each page."""
     made = SessionMachine(root)
+    log = made.home / rewound.LOG
+    log.parent.mkdir(parents=True)
+    for numbers in ((1, 2, 3), (1, 2, 4, 5)):
+        log.write_bytes(_with_words(rewound.log(*numbers)))
+        made.shown("ingest")
     app = AtNow(made.environ, made.project)
-    with utc(), served_by(app) as visitor:
+    with utc(), served_by(app, acts=True) as visitor:
         visitor.enter()
-        # The session with the most to see, and one of the same project.
-        uid, other = _uid(visitor, "two_people"), _uid(visitor, "login")
-        yield visitor, {name: path.format(uid=uid, other=other) for name, path in PAGES.items()}
+        # The session with the most to see, one of the same project, and one with branches.
+        uid, other, tree = _uid(visitor, "two_people"), _uid(visitor, "login"), _uid(visitor, "library")
+        yield visitor, {name: path.format(uid=uid, other=other, tree=tree) for name, path in PAGES.items()}
+
+
+def _with_words(log: bytes) -> bytes:
+    """A log of that day, with words that somebody would say."""
+    log = log.replace(b"2026-11-21T21", b"2001-05-04T08").replace(b'"/w"', f'"{SHOP}"'.encode())
+    for number, words in WAYS.items():
+        log = log.replace(f'"prompt {number}"'.encode(), f'"{words}"'.encode())
+        log = log.replace(f'"answer {number}"'.encode(), b'"Done."')
+    return log
 
 
 def _uid(visitor: Visitor, word: str) -> str:
@@ -82,15 +108,27 @@ def _uid(visitor: Visitor, word: str) -> str:
     return visitor.get(f"/search?part=1&q={word}").text.partition('href="/s/')[2].partition("/")[0]
 
 
-def words(visitor: Visitor, paths: Mapping[str, str]) -> dict[str, str]:
-    """The hash of the words of each page."""
-    return {name: sha256(visitor.get(path).words.encode()).hexdigest()[:16] for name, path in paths.items()}
+def words(visitor: Visitor, paths: Mapping[str, str], root: Path) -> dict[str, str]:
+    """The hash of the words of each page, without the place of the machine."""
+    found = {name: visitor.get(path).words.replace(str(root), "") for name, path in paths.items()}
+    return {name: sha256(text.encode()).hexdigest()[:16] for name, text in found.items()}
 
 
 def taken(tab: Tab) -> bytes:
     """A picture of what is in the window."""
     asked: dict[str, Any] = {"format": "webp", "quality": QUALITY}
     return base64.b64decode(tab.page.context.new_cdp_session(tab.page).send("Page.captureScreenshot", asked)["data"])
+
+
+def shown(tab: Tab, path: str, root: str) -> None:
+    """Open a page as it is pictured: what is folded on a short one open, and without the place of the machine."""
+    tab.go(path).page.wait_for_load_state("networkidle")
+    tab.js("for (const each of document.querySelectorAll('.sums ~ .sql, h1 + .prompt-field details')) each.open = true")
+    tab.js(
+        "([from, to]) => { for (const each of document.querySelectorAll('option'))"
+        " each.textContent = each.textContent.replace(from, to) }",
+        [f"{root}/home", "/home/kim"],
+    )
 
 
 def main() -> None:
@@ -101,9 +139,9 @@ def main() -> None:
         for file, name, width, scheme in looks:
             how: dict[str, Any] = {"color_scheme": scheme, "timezone_id": "UTC", "locale": "en-GB"}
             with browsing.tab(browser, visitor, width, **how) as tab:
-                tab.go(paths[name]).page.wait_for_load_state("networkidle")
+                shown(tab, paths[name], root)
                 (PICTURES / f"{file}.webp").write_bytes(taken(tab))
-        WORDS.write_text(json.dumps(words(visitor, paths), indent=2) + "\n", "utf-8")
+        WORDS.write_text(json.dumps(words(visitor, paths, Path(root)), indent=2) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

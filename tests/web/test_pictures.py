@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def test_the_pictures_are_of_the_words_that_the_pages_have(tmp_path: Path) -> None:
     with page_pictures.machine(tmp_path) as (visitor, paths):
-        now = page_pictures.words(visitor, paths)
+        now = page_pictures.words(visitor, paths, tmp_path)
     assert json.loads(page_pictures.WORDS.read_text("utf-8")) == now, "python -m tests.support.page_pictures"
 
 

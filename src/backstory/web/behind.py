@@ -76,7 +76,7 @@ def _of_group(reader: Reader, wanted: SessionFilter, typed: Mapping[str, str]) -
     rows = [BehindRow(uid, heading, _cells(figures[uid])) for uid, heading in _headings(reader, uids)]
     what = "All" if by is None else _words(by, key)
     return BehindPage(
-        title=f"{what} {window_words(wanted)}",
+        title=f"{what[:1].upper()}{what[1:]} {window_words(wanted)}",
         sums=[("Sessions", f"{found.total.sessions:,}"), *zip(HEADS, _cells(found.total), strict=True)],
         heads=HEADS, rows=rows, more=more, sql=explain.group_queries(reader, wanted, grouping, key),
     )  # fmt: skip

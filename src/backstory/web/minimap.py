@@ -12,7 +12,7 @@ from backstory.model import AssistantText, Error, ToolCall, UserMessage
 if TYPE_CHECKING:
     from backstory.workspace.history.blocks import Content
 
-ENTRIES_LEAST, PARTS_MOST = 20, 60
+ENTRIES_LEAST, PARTS_MOST = 12, 60
 """A session with fewer entries is seen without a map; of a longer one each part has several."""
 WIDTH, TOP, BAR, FOOT = 240.0, 9.0, 28.0, 8.0
 """The width of the map; the room for failures above the bars, that of the bars, and that for prompts below them."""
