@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import work_habits
 from tests.support.shell import Shell
 from tests.support.work_habits import BEGIN, GOLDEN, MAY, REPORTS, TimedLog, printed, put_habits
 
@@ -18,13 +19,8 @@ PATTERNS = {"contexts", "caches", "models", "permissions", "waits", "failures", 
 
 @pytest.fixture(scope="module")
 def habitual(tmp_path_factory: pytest.TempPathFactory) -> Shell:
-    """A machine with logs of one month in which each pattern is seen; only for tests that change nothing."""
-    home = tmp_path_factory.mktemp("habits") / "home"
-    home.mkdir()
-    put_habits(home)
-    shell = Shell(home)
-    assert shell("ingest").code == 0
-    return shell
+    """Only for tests that change nothing."""
+    return work_habits.habitual(tmp_path_factory.mktemp("habits"))
 
 
 def tips(shell: Shell, *words: str, name: str = "tips") -> dict[str, Any]:

@@ -90,6 +90,16 @@ def put_habits(home: Path) -> None:
         log.put(home)
 
 
+def habitual(folder: Path) -> Shell:
+    """A machine in a folder, with logs of one month in which each pattern is once."""
+    home = folder / "home"
+    home.mkdir()
+    put_habits(home)
+    shell = Shell(home)
+    assert shell("ingest").code == 0
+    return shell
+
+
 def _long_sessions() -> list[TimedLog]:
     """Two sessions that grow large and are continued after pauses, long enough for the cache to run out."""
     logs = [TimedLog(10, day=1), TimedLog(11, day=2)]
@@ -142,9 +152,7 @@ def printed(shell: Shell, name: str) -> str:
 def write_golden() -> None:
     """Write the reports of these logs."""
     with tempfile.TemporaryDirectory() as folder:
-        shell = Shell(Path(folder))
-        put_habits(shell.home)
-        shell("ingest")
+        shell = habitual(Path(folder))
         for name in REPORTS:
             (GOLDEN / name).write_text(printed(shell, name), "utf-8")
 

@@ -21,11 +21,12 @@ from backstory.cli.tui.reports_screen import ReportsScreen
 from backstory.cli.views.report_view import ReportLine
 from backstory.workspace.history.sessions import SessionFilter
 from backstory.workspace.history.stats import StatsQuery
+from tests.support import work_habits
 from tests.support.going import DEADLINE_S
 from tests.support.piloted import AtNow, Opens, Piloted, piloted, screen
 from tests.support.session_screens import SessionMachine
 from tests.support.shell import Shell
-from tests.support.work_habits import TimedLog, put_habits
+from tests.support.work_habits import TimedLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,12 +57,7 @@ def opens(machine: SessionMachine) -> Opens:
 @pytest.fixture(scope="module")
 def habitual(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     """A machine with a month of work, in which there is something to say."""
-    home = tmp_path_factory.mktemp("habits") / "home"
-    home.mkdir()
-    put_habits(home)
-    shell = Shell(home)
-    assert shell("ingest").code == 0
-    return shell
+    return work_habits.habitual(tmp_path_factory.mktemp("habits"))
 
 
 @pytest.fixture

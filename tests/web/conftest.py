@@ -9,7 +9,7 @@ import pytest
 from tests.support.machines import SMALL
 from tests.support.pages import served
 from tests.support.shell import Shell
-from tests.support.work_habits import put_habits
+from tests.support.work_habits import habitual
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,12 +21,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="package")
 def month(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     """Only for tests that change nothing."""
-    home = tmp_path_factory.mktemp("pages") / "home"
-    home.mkdir()
-    put_habits(home)
-    shell = Shell(home)
-    assert shell("ingest").code == 0
-    return shell
+    return habitual(tmp_path_factory.mktemp("pages"))
 
 
 @pytest.fixture(scope="package")

@@ -139,7 +139,8 @@ def test_hits_appear_while_a_person_types_and_the_address_follows(tab: Tab) -> N
     assert tab.page.locator(".query input[name=q]").input_value() == "lint"
 
 
-def test_an_older_answer_never_replaces_a_newer(tab: Tab) -> None:
+@pytest.mark.parametrize(("path", "keys", "within"), [("/search", (), "main"), ("/sessions", ("Control+k",), "dialog")])
+def test_an_older_answer_never_replaces_a_newer(tab: Tab, path: str, keys: tuple[str, ...], within: str) -> None:
     held: list[Route] = []
 
     def hold(route: Route) -> None:
@@ -149,16 +150,18 @@ def test_an_older_answer_never_replaces_a_newer(tab: Tab) -> None:
             route.continue_()
 
     tab.page.route("**/search?*part=1*", hold)
-    tab.go("/search")
+    tab.go(path)
+    tab.press(*keys)
     tab.page.keyboard.type("lint")
     tab.until(lambda: held)
-    tab.page.locator(".query input[name=q]").fill("quetzalcoatlus")
+    tab.page.locator(f"{within} .query input[name=q]").fill("quetzalcoatlus")
     tab.seen("Nothing found for 'quetzalcoatlus'")
     for route in held:
         route.continue_()
     tab.page.wait_for_load_state("networkidle")
-    assert tab.page.locator(".hits mark").count() == 0
-    assert "Nothing found for 'quetzalcoatlus'" in tab.page.locator(".hits").inner_text()
+    hits = tab.page.locator(f"{within} .hits")
+    assert hits.locator("mark").count() == 0
+    assert "Nothing found for 'quetzalcoatlus'" in hits.inner_text()
 
 
 # what comes into view -----------------------------------------------------------------------------------------------

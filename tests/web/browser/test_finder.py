@@ -14,7 +14,7 @@ from tests.support.shell import Shell
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from playwright.sync_api import Browser, Route
+    from playwright.sync_api import Browser
 
     from tests.support.browsing import Tab
     from tests.support.pages import Visitor
@@ -80,28 +80,6 @@ def test_the_chosen_hit_is_said_to_who_does_not_see_it(tab: Tab) -> None:
     tab.press("ArrowDown")
     told = tab.page.locator("dialog [aria-live]").text_content() or ""
     assert told.startswith("1 of ")
-
-
-def test_an_older_answer_never_replaces_a_newer_one_over_a_page(tab: Tab) -> None:
-    held: list[Route] = []
-
-    def hold(route: Route) -> None:
-        if "q=lint" in route.request.url:
-            held.append(route)
-        else:
-            route.continue_()
-
-    tab.page.route("**/search?*part=1*", hold)
-    tab.go("/sessions")
-    tab.press("Control+k")
-    tab.page.keyboard.type("lint")
-    tab.until(lambda: held)
-    tab.page.locator("dialog input").fill("quetzalcoatlus")
-    tab.seen("Nothing found for 'quetzalcoatlus'")
-    for route in held:
-        route.continue_()
-    tab.page.wait_for_load_state("networkidle")
-    assert tab.page.locator("dialog mark").count() == 0
 
 
 def test_a_page_of_very_many_sessions_holds_few_and_has_each_where_it_is_scrolled_to(
