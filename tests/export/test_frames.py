@@ -323,14 +323,13 @@ def test_the_bytes_of_many_logs_in_one_frame_are_read_once(monkeypatch: pytest.M
     files = [line("sidecar", log=n, name="x", mtime_ns=1, sha256="0" * 64, data="") for n in many]
     end = line("session_end", uid=UID)
     (made,) = frames.frames([session(), *logs, *pieces, *files, end], session=UID, has_bytes=True)
-    found, parsed, real = [read(made)], list[bytes](), frames._parsed
+    found, parsed, real = [read(made)], list[bytes](), frames._Content.take
 
-    def counted(lines: Iterable[bytes]) -> Iterator[tuple[bytes, Any]]:
-        for each in real(lines):
-            parsed.append(each[0])
-            yield each
+    def counted(content: Any, text: bytes, *where: Any) -> None:
+        parsed.append(text)
+        real(content, text, *where)
 
-    monkeypatch.setattr(frames, "_parsed", counted)
+    monkeypatch.setattr(frames._Content, "take", counted)
     whole = list(joined(found))
     assert [json.loads(each)["type"] for each in whole[1:7]] == ["log", "bytes", "sidecar"] * 2
     assert len(whole) == len(parsed) == 902

@@ -53,6 +53,8 @@ OF_SESSION = (SessionLine, LogLine, TurnLine, EventLine, BranchLine, SummaryLine
 OF_BYTES = (NumbersLine, BytesLine, SidecarLine)
 """The lines that only frames with the bytes of logs have."""
 NO_CHAIN = "0" * 64
+EVENT, BYTES = "event", "bytes"
+"""The types of most lines."""
 
 
 class FramePoint(NamedTuple):
@@ -141,7 +143,7 @@ def frames(
 
     for line in lines:
         at = place.decode(line)
-        is_event = at.type == "event"
+        is_event = at.type == EVENT
         if waiting and (size + len(line) > FRAME_BYTES or (is_event and events == EVENTS_MAX)):
             yield frame()
             waiting, size, events, after = [], 0, 0, upto
@@ -157,6 +159,7 @@ class _Place(Struct, frozen=True):
     type: str
     seq: int = 0
     part: int = 0
+    log: int = 0
 
 
 def chain_of(head: FrameHead, payload: bytes) -> str:
@@ -223,6 +226,16 @@ def read(data: bytes) -> Frame:
     if (at, events) != (head.upto, head.events):
         raise FrameDamaged("its events are not those that its head says")
     return Frame(head, lines)
+
+
+def read_again(data: bytes) -> Frame:
+    """Read a frame that ``read`` has read before, which is kept where nobody changes it. Raises FrameDamaged."""
+    end = data.find(b"\n") + 1
+    try:
+        payload = codec.unpack_frame(data[end:], LINE_BYTES_MAX)
+    except codec.CodecError as refused:
+        raise FrameDamaged(str(refused)) from refused
+    return Frame(head_of(data[:end]), [each + b"\n" for each in payload.split(b"\n")[:-1]])
 
 
 def _check(line: Any, head: FrameHead, number: int, lines: int) -> None:
@@ -307,8 +320,16 @@ class _Content(Struct):
     removed: bytes = b""
     events: int = 0
 
-    def take(self, text: bytes, line: Any, frame: int, number: int) -> None:
-        """Take a line, the so manieth of its frame. Raises FrameDamaged."""
+    def take(self, text: bytes, place: _Place, at: _LinePlace) -> None:
+        """Take a line, which was read before. Raises FrameDamaged."""
+        if place.type == EVENT:
+            self.events += 1
+        elif place.type == BYTES:
+            self.pieces.setdefault(place.log, []).append(at)
+        else:
+            self._take(text, decoder().decode(text), at)
+
+    def _take(self, text: bytes, line: Any, at: _LinePlace) -> None:
         match line:
             case SessionLine():
                 self.session, self.end, self.has_sidecars = text, None, False
@@ -319,16 +340,12 @@ class _Content(Struct):
                 self.logs.append((line, text))
             case NumbersLine():
                 self.numbers.setdefault(line.log, []).append(text)
-            case BytesLine():
-                self.pieces.setdefault(line.log, []).append(_LinePlace(frame, number))
             case SidecarLine():
                 if not self.has_sidecars:
                     self.sidecars, self.has_sidecars = {}, True
-                self.sidecars.setdefault(line.log, []).append(_LinePlace(frame, number))
+                self.sidecars.setdefault(line.log, []).append(at)
             case TurnLine():
                 self.turns[line.uid] = text
-            case EventLine():
-                self.events += 1
             case BranchLine():
                 self.branches.append(text)
             case SummaryLine():
@@ -346,7 +363,7 @@ def joined(parts: Sequence[Frame], made_anew: int = 0) -> Iterator[bytes]:
     the caller knows that they lead to where the others begin. A frame is asked for several times, so that not all need
     to be in memory. Raises FrameDamaged for frames that do not follow one another.
     """
-    heads, content = list[FrameHead](), _Content()
+    heads, content, place_of = list[FrameHead](), _Content(), msgspec.json.Decoder(_Place).decode
     for frame, part in enumerate(parts):
         if heads and (part.head.session, part.head.bytes) != (heads[0].session, heads[0].bytes):
             raise FrameDamaged("it is of another session")
@@ -358,8 +375,8 @@ def joined(parts: Sequence[Frame], made_anew: int = 0) -> Iterator[bytes]:
         if found != FrameVerdict.NEXT or is_anew:
             raise FrameDamaged(f"it does not follow the frame before it: {found}")
         heads.append(part.head)
-        for number, (text, line) in enumerate(_parsed(part.lines)):
-            content.take(text, line, frame, number)
+        for number, text in enumerate(part.lines):
+            content.take(text, place_of(text), _LinePlace(frame, number))
     if content.removed:
         if len(heads) > 1:
             raise FrameDamaged("more follows in the epoch in which the session was removed")
@@ -376,7 +393,7 @@ def joined(parts: Sequence[Frame], made_anew: int = 0) -> Iterator[bytes]:
     yield from content.turns.values()
     for head, part in zip(heads, parts, strict=True):
         if head.events:
-            yield from (text for text, line in _parsed(part.lines) if isinstance(line, EventLine))
+            yield from (text for text in part.lines if place_of(text).type == EVENT)
     yield from (*content.branches, *content.summaries)
     kept = sum(log.length for log, _ in content.logs) if heads[0].bytes else 0
     counts = SessionEnd(uid=content.end.uid, turns=len(content.turns), events=content.events, bytes=kept)

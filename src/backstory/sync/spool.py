@@ -55,7 +55,7 @@ class FrameSpool(Sequence[Frame]):
         if self._last is None or self._last[0] != at:
             start, size = self._places[at]
             self._file.seek(start)
-            self._last = at, frames.read(self._file.read(size))
+            self._last = at, frames.read_again(self._file.read(size))
         return self._last[1]
 
     @property
