@@ -66,7 +66,7 @@ ROOMS = {
         "values held packed; sections of summaries",
     ),
     "exchange": Budget(
-        3_760,
+        3_785,
         13,
         "copies, merges, imports ready for the index; what a row is, the schema says; texts of files; frames and bytes",
     ),
@@ -101,14 +101,14 @@ ROOMS = {
         "what is around a record; another store beside it",
     ),
     "workspace": Budget(
-        13_690,
+        13_695,
         70,
         "history of other machines; what faces ask, outlines in columns, blocks that faces draw, the fields of every "
         "question, pages with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed; "
         "contexts; ended runs that are not stored; a reader for others; images in records, subagents by their calls",
     ),
     "sync": Budget(
-        2_135,
+        2_145,
         17,
         "what may leave the machine: the rule, the choice, texts without its names, a count of it; two machines: the "
         "plan, the words, ssh, files that are sealed",

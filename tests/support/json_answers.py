@@ -273,7 +273,7 @@ def _files(ask: JsonAnswers) -> None:
     # As if another machine had written it, and something else.
     (root / "shared" / pushed["writer"]).rename(root / "shared" / ("0" * 26))
     (root / "shared" / "notes.txt").write_text("mine")
-    ask("pull", str(root / "shared"))
+    ask("pull", str(root / "shared"), "--plain")
     ask("restore", LOG, "--to", str(root / "restored"))
     ask("verify")
     new: dict[str, Any] = {

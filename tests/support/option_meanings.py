@@ -41,6 +41,7 @@ MEANINGS = {
     "--model": ("The model that is meant.", "run, list"),
     "--name": ("The session with this name.", ", run, steer"),
     "--or-run": ("If the session is not running: run it now, as a prompt.", ", steer"),
+    "--plain": ("Files that are not sealed.", "pull, push"),
     "--print": ("Print the command instead of running it.", "list, resume"),
     "--redact": ("Mask secrets, and people's names in paths.", "show, export"),
     "--repo": ("The repository that is meant.", "list, board list"),

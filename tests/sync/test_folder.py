@@ -69,12 +69,14 @@ def pushed(machine: PullingMachine, folder: Path, said: str | None = SAID, *, an
     return done
 
 
-def pulled(machine: PullingMachine, folder: Path, said: str = SAID) -> list[Pulled]:
+def pulled(machine: PullingMachine, folder: Path, said: str = SAID, *, plain: bool = True) -> list[Pulled]:
     own = own_writer(machine.workspace, folder)
     return [
         pull(
             machine.workspace,
-            FolderSource(each, Passphrase(lambda: said or None), known_files(machine.workspace, each.name)),
+            FolderSource(
+                each, Passphrase(lambda: said or None, reads_plain=plain), known_files(machine.workspace, each.name)
+            ),
         )
         for each in writers(folder)[0]
         if each.name != own
@@ -218,6 +220,20 @@ def test_a_wrong_passphrase_reads_and_writes_nothing(there: PullingMachine, here
             pushed(there, folder, said)
     assert files(folder) == before
     assert not here.store_path.exists() or here.store.sessions() == []
+
+
+def test_a_file_that_is_not_sealed_is_read_only_if_that_is_said(
+    there: PullingMachine, here: PullingMachine, folder: Path
+) -> None:
+    pushed(there, folder)
+    pulled(here, folder, plain=False)
+    goes_on(there, "as somebody else could write it")
+    pushed(there, folder, None)
+    (done,) = pulled(here, folder, plain=False)
+    assert [each.partition(": ")[2] for each in done.passed_over] == [folders.NOT_SEALED]
+    assert held(here.store) != held(there.store)
+    pulled(here, folder)
+    assert held(here.store) == held(there.store)
 
 
 def test_a_home_that_was_copied_to_another_machine_is_another_writer(

@@ -25,7 +25,7 @@ from backstory.store.tables import decisions, event_rows, lineage, plan, session
 from backstory.store.tables.logs import COPY, JSON
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     import apsw
@@ -55,10 +55,12 @@ class Came(StrEnum):
 
 
 def take(
-    db: apsw.Connection, source: str, uid: str, path: Path, texts: event_rows.ReadyTexts, *, trusted: bool, now: int
-) -> Came:
+    db: apsw.Connection, source: str, uid: str, path: Path, texts: event_rows.ReadyTexts, *, trusted: bool, now: int,
+    is_followed: bool = False,
+) -> Came:  # fmt: skip
     """Take a session over, or say why not. ``path``: the file that it came in; ``texts`` are for the caller to index.
 
+    ``is_followed``: what is here came from the same place, which decides by now what its logs are, and say.
     Without ``trusted`` it is marked as from elsewhere, its logs are copies that no log of ours is taken for, and it
     claims none. Raises StoreDamaged.
     """
@@ -74,7 +76,7 @@ def take(
     if not trusted and _shares_turn(db, source, uid):
         return Came.SHARED
     if known is not None:
-        says = _compared(db, source, known[0], uid)
+        says = _compared(db, source, known[0], uid, is_followed=is_followed)
         # What was trusted by nobody so far is by whoever imports it again with trust.
         if says == Came.UPDATED and not trusted and known[3] is None:
             return Came.TRUSTED
@@ -124,20 +126,21 @@ def _shares_turn(db: apsw.Connection, source: str, uid: str) -> bool:
     )
 
 
-def _compared(db: apsw.Connection, source: str, known: int, uid: str) -> Came:
+def _compared(db: apsw.Connection, source: str, known: int, uid: str, *, is_followed: bool) -> Came:
     """Compare two copies of a session, ours and that of the import, by what each has and the other lacks."""
     other = int(db.execute(f"select id from {source}.sessions where uid = ?", (uid,)).get)
-    ours, theirs = _says_more(db, "main", known, source, other), _says_more(db, source, other, "main", known)
+    ours = _says_more(db, "main", known, source, other, (0, -1) if is_followed else range(len(_MORE)))
+    theirs = _says_more(db, source, other, "main", known, range(len(_MORE)))
     if theirs:
         return Came.DIFFERS if ours else Came.UPDATED
     return Came.LESS if ours else Came.SAME
 
 
-def _says_more(db: apsw.Connection, one: str, one_id: int, other: str, other_id: int) -> bool:
+def _says_more(db: apsw.Connection, one: str, one_id: int, other: str, other_id: int, asked: Sequence[int]) -> bool:
     """Return True if one of two has a turn, an event, a byte, a file or a summary that the other one lacks."""
     return any(
         db.execute(f"select exists ({question})", (one_id, other_id)).get
-        for question in (each.format(one=one, other=other) for each in _MORE)
+        for question in (_MORE[number].format(one=one, other=other) for number in asked)
     )
 
 

@@ -280,9 +280,11 @@ def take_elsewhere(store: Store, source: Store, uid: str, origin: Taken) -> bool
 
 
 def take_imported(
-    store: Store, source: Store, uids: Sequence[str], path: Path, *, trusted: bool
+    store: Store, source: Store, uids: Sequence[str], path: Path, *, trusted: bool, followed: Collection[str] = ()
 ) -> list[Came | Exception]:
     """Take over the next sessions of an import out of the store that it was put into; ``path``: the file it came in.
+
+    ``followed``: those that came from there before.
 
     As many as have some thousand events, in one transaction, and at least one; of each how it came, or why it could
     not be taken over, as SessionNotStorable.
@@ -309,7 +311,9 @@ def take_imported(
     def take_one(db: apsw.Connection, name: str, uid: str, texts: event_rows.ReadyTexts) -> Came:
         try:
             with believed(path):
-                return imported.take(db, name, uid, path, texts, trusted=trusted, now=store.now())
+                return imported.take(
+                    db, name, uid, path, texts, trusted=trusted, now=store.now(), is_followed=uid in followed
+                )
         except errors.StoreDamaged as refused:
             raise errors.SessionNotStorable(uid, str(refused.__cause__ or refused)) from refused
 

@@ -43,10 +43,13 @@ _FILE = lazy_regex(r"(\d{8,12})-([0-9a-f]{64})\.frames")
 
 
 class Passphrase:
-    """A passphrase that is asked for when it is needed first, and its keys. ``ask`` returns None without one."""
+    """A passphrase that is asked for when it is needed first, and its keys. ``ask`` returns None without one.
 
-    def __init__(self, ask: Callable[[], str | None]) -> None:
-        self._ask = ask
+    ``reads_plain``: files that are not sealed are read, too. Whoever may write into the folder could put any there.
+    """
+
+    def __init__(self, ask: Callable[[], str | None], *, reads_plain: bool = False) -> None:
+        self._ask, self.reads_plain = ask, reads_plain
         self._said: str | None = None
         self._keys: dict[Path, bytes | None] = {}
 
@@ -89,18 +92,22 @@ def writers(folder: Path) -> tuple[list[Path], list[str]]:
 
 
 @contextmanager
-def records(path: Path, key_of: Callable[[Path], bytes]) -> Iterator[IO[bytes]]:
-    """Open a file of frames, sealed or not. Raises OSError, SealDamaged, PassphraseMissing, PassphraseWrong."""
+def records(path: Path, passphrase: Passphrase) -> Iterator[IO[bytes]]:
+    """Open a file of frames. Raises OSError, SealDamaged, FarEndBroken, PassphraseMissing, PassphraseWrong."""
     with path.open("rb") as file:
         is_sealed = not file.read(len(_HELLO)).startswith(_HELLO)
         file.seek(0)
         if is_sealed:
-            yield io.BufferedReader(sealing.OpenedFile(sealing.opened(file, key_of(path.parent))), sealing.PIECE_BYTES)
-        else:
+            pieces = sealing.opened(file, passphrase.key(path.parent))
+            yield io.BufferedReader(sealing.OpenedFile(pieces), sealing.PIECE_BYTES)
+        elif passphrase.reads_plain:
             yield file
+        else:
+            raise FarEndBroken(NOT_SEALED)
 
 
 _HELLO = b'{"say":"hello"'
+NOT_SEALED = "it is not sealed; --plain reads it all the same"
 
 
 # reading --------------------------------------------------------------------------------------------------------------
@@ -188,7 +195,7 @@ class FolderSource:
     def _frames(self, name: str) -> Iterator[bytes]:
         """The frames of a file that was looked through before. Raises FarEndBroken."""
         try:
-            with records(self._folder / name, self._passphrase.key) as file:
+            with records(self._folder / name, self._passphrase) as file:
                 while not isinstance(words := heard(file), Bye):
                     if isinstance(words, bytes):
                         yield words
@@ -211,7 +218,7 @@ class FolderSource:
         path, found = self._folder / name, FrameIndex()
         try:
             self._check(path)
-            with records(path, self._passphrase.key) as file:
+            with records(path, self._passphrase) as file:
                 count = 0
                 while not isinstance(words := heard(file), Bye):
                     count += 1

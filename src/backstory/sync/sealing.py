@@ -29,7 +29,8 @@ FORM = "backstory-sealed-1"
 """The name of this form of sealing; it is sealed along with each piece."""
 COST, BLOCK, LANES = 2**16, 8, 1
 """The cost of a passphrase, and of each guess at it, as scrypt has it: 64 MB, and some tenths of a second."""
-COST_MAX = 2**20
+COST_MAX = 2**18
+"""A foreign key file may ask for no more: 256 MB."""
 SALT_BYTES, KEY_BYTES, NONCE_BYTES, TAG_BYTES = 16, 32, 12, 16
 PIECE_BYTES = 1024 * 1024
 CHECK = b"backstory"

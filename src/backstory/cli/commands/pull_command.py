@@ -36,11 +36,12 @@ NOT_TOUCHED = {
 @click.argument("source", required=False)
 @click.option("--program", default="backstory", metavar="PATH", help="Where backstory is on the other machine.")
 @passphrase_file_option
+@click.option("--plain", is_flag=True, help="Also read files of a folder that are not sealed.")
 @click.option("--serve", is_flag=True, hidden=True)
 @json_option
 @click.pass_obj
 def command(
-    app: App, source: str | None, program: str, passphrase_file: Path | None, serve: bool, as_json: bool
+    app: App, source: str | None, program: str, passphrase_file: Path | None, plain: bool, serve: bool, as_json: bool
 ) -> None:
     """Bring what another machine of yours has, and this one lacks, into the home store. SOURCE: ssh://HOST or a folder.
 
@@ -60,7 +61,7 @@ def command(
         pulled = [_from_far(app, source, program, as_json=as_json)]
     else:
         folder = Path(os.path.normpath(app.cwd / Path(source).expanduser()))
-        pulled = list(_from_folder(app, folder, passphrase_of(app, passphrase_file)))
+        pulled = list(_from_folder(app, folder, passphrase_of(app, passphrase_file, plain=plain)))
     _print(pulled, source, as_json=as_json)
     if any(each.failed or each.passed_over or each.came["differs"] for each in pulled):
         raise click.exceptions.Exit(1)
@@ -121,9 +122,7 @@ def _print(pulled: Sequence[Pulled], source: str, *, as_json: bool) -> None:
         parts = [output.counted(count, *CAME[name]) for name, count in counts.items() if count]
         removed = sum(each.removed for each in pulled)
         parts += [f"{output.counted(removed, 'session')} removed, as there"] if removed else []
-        offered = sum(each.offered for each in pulled)
-        nothing = f"Nothing new: {output.counted(offered, 'session')} there, and all that can come is here"
-        output.data(output.one_liner(f"{', '.join(parts) or nothing}."))
+        output.data(f"{', '.join(parts) or 'Nothing new'}.")
     for each in pulled:
         for name, why in NOT_TOUCHED.items():
             if uids := each.came[name]:

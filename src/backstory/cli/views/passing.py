@@ -25,8 +25,11 @@ passphrase_file_option = click.option(
 )  # fmt: skip
 
 
-def passphrase_of(app: App, file: Path | None, *, is_new: bool = False) -> Passphrase:
-    """A passphrase that is looked for when it is needed. ``is_new``: it is asked for twice. Raises LockNotInstalled."""
+def passphrase_of(app: App, file: Path | None, *, is_new: bool = False, plain: bool = False) -> Passphrase:
+    """A passphrase that is looked for when it is needed. ``is_new``: it is asked for twice. Raises LockNotInstalled.
+
+    ``plain``: files that are not sealed are read, too.
+    """
     from importlib.util import find_spec
 
     from backstory.sync.folder import Passphrase
@@ -46,6 +49,6 @@ def passphrase_of(app: App, file: Path | None, *, is_new: bool = False) -> Passp
             output.talk("That is a short passphrase: whoever sees the folder can try as many as they like.")
         return said or None
 
-    if find_spec("cryptography") is None:
+    if find_spec("cryptography") is None and not plain:
         raise LockNotInstalled("A sealed folder")
-    return Passphrase(ask)
+    return Passphrase(ask, reads_plain=plain)

@@ -21,7 +21,7 @@ from backstory.store.tables import boarding
 from backstory.workspace.stores.importing import count_contexts, derive_all, no_progress, settle_lists
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
     from backstory.exchange.imported import Staging
@@ -110,14 +110,17 @@ def _take(store: Store, staged: Staging, uids: list[str], path: Path, done: Impo
 
 
 def take_over(
-    store: Store, staged: Staging, uids: Sequence[str], path: Path, *, trusted: bool
+    store: Store, staged: Staging, uids: Sequence[str], path: Path, *, trusted: bool, followed: Collection[str] = ()
 ) -> Iterator[tuple[str, Came | Exception]]:
-    """Take over sessions that were put into a store of their own; of each how it came, or why it did not."""
+    """Take over sessions that were put into a store of their own; of each how it came, or why it did not.
+
+    ``followed``: those that came from the same place before, which decides what they are by now.
+    """
     beside = replication.beside(store, staged) if uids else nullcontext()
     with ingesting.bulk(store, is_bulk=len(uids) >= MANY_SESSIONS), beside:
         at = 0
         while at < len(uids):
-            taken = replication.take_imported(store, staged, uids[at:], path, trusted=trusted)
+            taken = replication.take_imported(store, staged, uids[at:], path, trusted=trusted, followed=followed)
             yield from zip(uids[at:], taken, strict=False)
             at += len(taken)
 

@@ -201,7 +201,7 @@ class _Puller:
                 if damaged.session is None or by_uid.pop(damaged.session, None) is not None:
                     self._fail(damaged.session or "", damaged.reason)
             path = Path(self._source.name)
-            for uid, how in take_over(self._store, staged, reader.uids, path, trusted=True):
+            for uid, how in take_over(self._store, staged, reader.uids, path, trusted=True, followed=self._notes.sent):
                 if isinstance(how, Came):
                     self.done.came[how.value].append(uid)
                     self._has_changed |= how in (Came.NEW, Came.UPDATED)
