@@ -230,6 +230,27 @@ def test_of_the_beginning_of_a_word_in_very_many_sessions_the_same_is_found(
     assert found() == few
 
 
+def test_the_events_that_hold_a_word_are_counted_once_until_the_store_changes(store: Store) -> None:
+    fill(store, [([(UserMessage(content=text), 0)], None, False) for text in ("tested words", "tested")])
+    asked = list[str]()
+
+    def note(_cursor: object, sql: str, _values: object) -> bool:
+        asked.append(sql)
+        return True
+
+    def counted(words: str) -> tuple[int, int]:
+        asked.clear()
+        found = store.search(words, near=False).events
+        return found, sum(each.startswith("select count(*) from search_index") for each in asked)
+
+    store.ask(lambda db: db.set_exec_trace(note))
+    assert (counted("tested"), counted("tested")) == ((2, 1), (2, 0))
+    # The words together, and the other one.
+    assert counted("tested words") == (1, 2)
+    fill(store, [([(UserMessage(content="tested"), 0)], None, False)])
+    assert (counted("tested"), counted("tested")) == ((3, 1), (3, 0))
+
+
 def test_the_hits_of_all_that_are_listed_of_very_many_sessions_are_counted(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

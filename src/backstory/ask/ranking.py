@@ -125,7 +125,7 @@ class Ranker:
         self._db, self._wanted, self._reach, self._now, self._counted_all = db, wanted, reach, now, counts
         self._room, self._every_hit, self._by_time = room, every_hit, by_time
         self._seen = set[int]()
-        self._counts: dict[str, int] = {}
+        self._counts = for_connection(db).counts_of(db)
         self._places: dict[int, SessionRank] = {}
 
     def count(self, expression: str) -> int:
@@ -429,6 +429,7 @@ SATURATION = 1.2
 """bm25's k1: how soon more places of a term in one text count no more."""
 LENGTH_WEIGHT = 0.9
 """bm25's b: how much a long text needs more of them."""
+COUNTS_KEPT_MAX = 1_000
 _NEEDED_LEAST = SATURATION * (1 - LENGTH_WEIGHT)
 
 _known: WeakKeyDictionary[apsw.Connection, Relevance] = WeakKeyDictionary()
@@ -447,6 +448,18 @@ class Relevance:
 
     def __init__(self) -> None:
         self.ask([], [])
+        self._counts: dict[str, int] = {}
+        self._counted_at: tuple[int, int] | None = None
+
+    def counts_of(self, db: apsw.Connection) -> dict[str, int]:
+        """Return how many events hold what, as far as that was counted since anybody changed the store.
+
+        What is counted is added to it: who types asks the same words again, with others.
+        """
+        now = (db.data_version(), db.total_changes())
+        if self._counted_at != now or len(self._counts) > COUNTS_KEPT_MAX:
+            self._counted_at, self._counts = now, {}
+        return self._counts
 
     def ask(self, phrases: Sequence[tuple[int, float]], hits: Sequence[int]) -> None:
         """Set what the rows of the next statement are measured by.
