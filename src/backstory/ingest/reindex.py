@@ -113,7 +113,7 @@ def _rederive(store: Store, session: Session, *, events_too: bool) -> None:
         _arrivals(store, log)
     store.change(rederiving.clear, session.id)
     for log, source, created in logs:
-        for batch in _rederived(store, session, log, source, created):
+        for batch in _rederived(store, session, log, source, created, events_too=events_too):
             derived |= {turn.uid for turn in batch.turns}
             store.change(append.rederive, batch, events_too=events_too)
     maintenance.rederive_unlogged(store, session.id)
@@ -128,9 +128,12 @@ def _rederive(store: Store, session: Session, *, events_too: bool) -> None:
             read_reported(store, log)
 
 
-def _rederived(store: Store, session: Session, log: Log, source: RecordSource, created: int) -> Iterator[RecordBatch]:
+def _rederived(
+    store: Store, session: Session, log: Log, source: RecordSource, created: int, *, events_too: bool
+) -> Iterator[RecordBatch]:
     """A log's records, read again by today's adapter, some megabytes at a time; the last batch says that it is."""
-    content, size, is_past, cwd = BatchContent(arrivals=_arrivals(store, log)), 0, False, source.cwd
+    content = BatchContent(arrivals=_arrivals(store, log), is_stored=not events_too)
+    size, is_past, cwd = 0, False, source.cwd
 
     def batch() -> RecordBatch:
         return RecordBatch(

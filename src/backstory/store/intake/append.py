@@ -526,14 +526,14 @@ def rederive(db: apsw.Connection, batch: RecordBatch, *, events_too: bool) -> No
     if events_too:
         for seq in sorted({event.seq for event in batch.events}):
             event_rows.delete_events(db, "session_id = ? and seq = ?", (session_id, seq))
-        insert_events(db, session_id, batch.log_id, batch.events, turn_ids, waiting)
+        event_ids = insert_events(db, session_id, batch.log_id, batch.events, turn_ids, waiting)
         waiting.index(db)
         turns.forget_context(db, session_id)
     else:
-        _index_again(db, session_id, batch)
+        event_ids = _index_again(db, session_id, batch)
     if batch.answers and coverage.is_covered(db, session_id):
         turns.note_answers(db, turn_ids, {uid: text for uid, text in batch.answers.items() if uid in turn_ids})
-    derived_tables.write(db, session_id, batch.found, turn_ids)
+    derived_tables.write(db, session_id, batch.found, turn_ids, event_ids)
     if batch.log_id is not None:
         titles.note_again(db, session_id, batch.log_id, batch.found)
     if batch.is_last:
@@ -542,10 +542,10 @@ def rederive(db: apsw.Connection, batch: RecordBatch, *, events_too: bool) -> No
         turns.sum_up(db, session_id)
 
 
-def _index_again(db: apsw.Connection, session_id: int, batch: RecordBatch) -> None:
-    """Index the texts of stored events again."""
+def _index_again(db: apsw.Connection, session_id: int, batch: RecordBatch) -> dict[EventKey, int]:
+    """Index the texts of stored events again; returns their ids."""
     if not batch.events:
-        return
+        return {}
     rows = fetch(
         db,
         tuple[int, int, int],
@@ -556,6 +556,7 @@ def _index_again(db: apsw.Connection, session_id: int, batch: RecordBatch) -> No
     indexed = [(event_ids[e.seq, e.part], e) for e in batch.events if (e.seq, e.part) in event_ids]
     db.executemany("delete from search_index where rowid = ?", [(event_id,) for event_id, _ in indexed])
     event_rows.index_texts(db, session_id, [(event_id, e.seq, e.scope, e.text) for event_id, e in indexed if e.scope])
+    return event_ids
 
 
 def _mark_derived(db: apsw.Connection, session_id: int, batch: RecordBatch, *, events_too: bool) -> None:

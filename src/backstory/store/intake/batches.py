@@ -55,13 +55,22 @@ class NewEvent(Struct, frozen=True, gc=False, array_like=True):
 
 
 def packed(
-    event: Event, seq: int, part: int, turn_uid: str | None, at: int | None, position: int | None, length: int | None
+    event: Event,
+    seq: int,
+    part: int,
+    turn_uid: str | None,
+    at: int | None,
+    position: int | None,
+    length: int | None,
+    *,
+    is_stored: bool = False,
 ) -> NewEvent:
-    """An event made ready for the store."""
+    """An event made ready for the store. ``is_stored``: it is there, and only its text is wanted."""
     scope, text = index_text.searchable(event, in_index=True) or (None, "")
+    data = b"" if is_stored else codec.shipped_codec().pack(event_to_json(compact_event(event)))
     return NewEvent(
-        seq, part, turn_uid, at, event.kind, codec.shipped_codec().pack(event_to_json(compact_event(event))),
-        index_text.char_len(event), position, length, scope, index_text.index_text(text, scope),
+        seq, part, turn_uid, at, event.kind, data, 0 if is_stored else index_text.char_len(event), position, length,
+        scope, index_text.index_text(text, scope),
     )  # fmt: skip
 
 
@@ -184,13 +193,16 @@ class ReadsRecords(Protocol):
 class BatchContent:
     """The content of records, gathered for the next batch. ``pending``: the calls that an earlier reading left waiting.
 
-    ``arrivals``: when the lines of the log came, for records that do not say when they were made.
+    ``arrivals``: when the lines of the log came, for records that do not say when they were made. ``is_stored``: the
+    events are in the store already, and are not packed.
     """
 
-    def __init__(self, pending: bytes | None = None, arrivals: Arrivals | None = None) -> None:
+    def __init__(
+        self, pending: bytes | None = None, arrivals: Arrivals | None = None, *, is_stored: bool = False
+    ) -> None:
         from backstory.derive.deriver import Deriver  # a reader does not need it
 
-        self._deriver, self._arrivals = Deriver(pending), arrivals or Arrivals()
+        self._deriver, self._arrivals, self._is_stored = Deriver(pending), arrivals or Arrivals(), is_stored
         self.unknown: dict[str, int] = {}
         """The kinds of records that could not be read at all, and how often each came."""
         self.problem: str | None = None
@@ -248,7 +260,7 @@ class BatchContent:
             self._last_active = at
         for part, event in record.events:
             # Packed here, outside of any transaction: it is most of the work of an import.
-            self.events.append(packed(event, seq, part, turn_uid, at, position, length))
+            self.events.append(packed(event, seq, part, turn_uid, at, position, length, is_stored=self._is_stored))
             self._deriver.take(event, At(seq, part, turn_uid, at), cwd)
             if turn_uid is not None and isinstance(event, AssistantText):
                 # The last one stays: a turn's answer is what its agent said last.
