@@ -52,24 +52,27 @@ class Anchors:
         """The kinds of secrets that may be in each text, as bits. Many texts at once are looked at faster than each."""
         is_plain = self._plain.__contains__
         met = [list(filterfalse(is_plain, text.split())) for text in texts]
-        wholes = [
-            list(filterfalse(is_plain, " ".join([each.text for each in Pieces.of_cut_lines(text)]).split()))
-            for text in texts
-        ]
-        telling = self._learned({*chain.from_iterable(met), *chain.from_iterable(wholes)})
-        found = list[int]()
-        for text, words, cut in zip(texts, met, wholes, strict=True):
+        # Few texts have lines that were cut.
+        cut = {
+            number: list(filterfalse(is_plain, " ".join([each.text for each in pieces]).split()))
+            for number, text in enumerate(texts)
+            if "\n" in text and (pieces := list(Pieces.of_cut_lines(text)))
+        }
+        telling = self._learned({*chain.from_iterable(met), *chain.from_iterable(cut.values())})
+        found, cut_token = list[int](), cut_beginning().search
+        for number, (text, words) in enumerate(zip(texts, met, strict=True)):
             kinds = ALL if LOWERED_TO_ASCII in text else 0
             for word in words:
                 kinds |= telling.get(word, 0)
-            if "\n" in text and cut_beginning().search(text) is not None:
+            if "\n" in text and cut_token(text) is not None:
                 kinds |= TOKENS
-            found.append(kinds if telling.keys().isdisjoint(cut) else kinds | CUT)
+            found.append(kinds | CUT if number in cut and not telling.keys().isdisjoint(cut[number]) else kinds)
         return found
 
     def _learned(self, words: set[str]) -> dict[str, int]:
         """The words of these that have an anchor, with its kinds; the others are remembered as plain."""
-        telling = {each: self._telling[each] for each in words & self._telling.keys()}
+        known = self._telling
+        telling = {each: known[each] for each in words if each in known}
         new = list(words - telling.keys())
         if len(self._plain) + len(self._telling) > WORDS_MAX:
             self._plain.clear()

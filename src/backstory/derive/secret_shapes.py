@@ -470,14 +470,16 @@ class Pieces(Struct, frozen=True):
         if len(text) <= COLUMN_MIN or "\n" not in text:
             return
         widths = [*map(len, text.split("\n"))]
-        if max(widths) < COLUMN_MIN:
+        most = max(widths)
+        # Most texts have no such line. Where lines end in two letters their widths are counted anew below.
+        if most < COLUMN_MIN or ("\r" not in text and COLUMNS not in widths and widths.count(most) < 2):
             return
         starts = [0, *accumulate(width + 1 for width in widths)]
         if "\r" in text:
             widths = [
                 width - (text[at + width - 1 : at + width] == "\r") for at, width in zip(starts, widths, strict=False)
             ]
-        most = max(widths)
+            most = max(widths)
         cut = {COLUMNS, most} if widths.count(most) > 1 else {COLUMNS}
         if most < COLUMN_MIN or cut.isdisjoint(widths):
             return
