@@ -60,7 +60,7 @@ ROOMS = {
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(
-        7_935,
+        7_940,
         34,
         "facts of events and their words, titles, prices, projects, secrets with 150 kinds, words that tell them; "
         "values held packed; sections of summaries",
@@ -94,7 +94,7 @@ ROOMS = {
     "runs": Budget(3_350, 14, "a run from its prompt to its stored end, and the reasons for its order"),
     "search": Budget(785, 3, "hits with their excerpts, and the words that near ones have, names of files"),
     "store": Budget(
-        13_865,
+        13_880,
         51,
         "the file, or one that takes its place, a reader a thread, its tables, chunks made of another log's, stores of "
         "before in memory, one filter; texts of files and of sections; what people set in contexts; "
