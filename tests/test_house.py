@@ -115,7 +115,7 @@ ROOMS = {
     ),
     "server": Budget(1_725, 11, "a team's server: its PostgreSQL, who comes in, walls between organisations, answers"),
     "web": Budget(
-        3_695,
+        3_700,
         27,
         "pages: who may see them, how they are served, a module for each kind; edits, and code in its colours; "
         "one in a file; charts, and what is behind a number; two sides compared; answers that are kept; "

@@ -8,8 +8,12 @@ from urllib.parse import quote
 
 import pytest
 
+from backstory.ask import query, ranking
 from backstory.chronicle.tabs import ON_PAGES
+from backstory.web import finding
 from backstory.web.reporting import slug
+from backstory.web.site import today
+from backstory.workspace.opening import open_workspace
 from tests.support.pages import Elements, served
 
 if TYPE_CHECKING:
@@ -89,6 +93,23 @@ def test_a_record_has_an_address_of_its_own_and_all_that_it_says(pages: Visitor,
     answer = pages.get(place)
     assert f'id="r{hit["seq"]}' in answer.text
     assert pages.get(f"{place}/whole").status == 200
+
+
+def test_hits_in_very_many_sessions_are_counted_once_nobody_types(
+    month: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, name, value in (
+        (finding, "SESSIONS", 1), (finding, "OF_EACH", 1), (ranking, "RANKED_HITS_MAX", 1),
+        (query, "GROUPED_SESSIONS_MAX", 0), (query, "NEWEST_SESSIONS", 1),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, value)
+    with open_workspace(month.cwd, month.environ) as workspace:
+        now = workspace.now()
+        said = [
+            finding.found(workspace.reader, {"q": "test", **part}, month.home, now, today(workspace)).said
+            for part in ({}, {"part": "1"})
+        ]
+    assert [each.startswith("at least") for each in said] == [False, True]
 
 
 @pytest.mark.parametrize(

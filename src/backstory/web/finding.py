@@ -63,7 +63,10 @@ def found(reader: Reader, typed: Mapping[str, str], home: Path, now: int, today:
         return FoundPage(sessions=(), said="")
     role = typed.get("role") or None
     chosen.pop("role", None)
-    query = SearchQuery(text=text, role=role, limit=SESSIONS * OF_EACH, per_session=OF_EACH, **chosen)
+    # While it is typed nobody waits until all hits of very many sessions are counted.
+    query = SearchQuery(
+        text=text, role=role, limit=SESSIONS * OF_EACH, per_session=OF_EACH, counts="part" not in typed, **chosen
+    )
     answer = reader.search(query)
     findings = answer.findings
     if not findings.excerpts:
