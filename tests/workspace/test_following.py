@@ -12,7 +12,7 @@ import pytest
 
 from backstory import agents
 from backstory.config import Config
-from backstory.errors import HomeWasMoved
+from backstory.errors import HomeWasMoved, StoreNotFound
 from backstory.model import AssistantText, UserMessage
 from backstory.runs.live import LiveRun
 from backstory.runs.spool import Spool
@@ -133,6 +133,15 @@ def test_a_home_that_is_moved_while_a_session_is_followed_is_named(followed: Fol
 
     with pytest.raises(HomeWasMoved, match=str(new)):
         followed.shown(move)
+
+
+def test_a_store_that_went_while_who_waits_had_it_open_is_missed(followed: Followed) -> None:
+    def go() -> None:
+        assert followed.store.turns(followed.session) == []
+        followed.store.path.parent.rename(followed.home.parent / "away")
+
+    with pytest.raises(StoreNotFound):
+        followed.shown(go)
 
 
 # what is said to an agent while it works, and what it is about to say -------------------------------------------------

@@ -129,6 +129,8 @@ class Following:
         try:
             while True:
                 has_more = False
+                # Who waits may have read it. A store that is gone would be read on through what is open.
+                self._store.close()
                 if not self._is_moving():
                     has_more = yield from self._look()
                 self._store.close()
