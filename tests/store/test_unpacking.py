@@ -6,6 +6,7 @@ import io
 import random
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +20,7 @@ from tests.support.machines import Machine, claude_log, conversation, lines, loo
 from tests.support.memory import PROGRAM
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 BOMB_BYTES = 3 * 1024 * 1024 * 1024
@@ -112,3 +114,27 @@ def test_the_smallest_chunks_are_packed_harder_than_others() -> None:
     level_3 = codec._small_compressor(codec.CHUNK_LEVEL).compress(log)
     assert len(log) <= codec.LEAST_BYTES
     assert len(codec.pack_chunk(log)) < len(level_3)
+
+
+PACKINGS: dict[str, Callable[[bytes], bytes]] = {
+    "events": lambda data: codec.shipped_codec().unpack(codec.shipped_codec().pack(data)),
+    "small chunks": lambda data: packed_and_back(data[:5_000]) + data[5_000:],
+    "chunks": lambda data: packed_and_back(data * 4)[: len(data)],
+}
+
+
+def packed_and_back(data: bytes) -> bytes:
+    def find(dictionary_id: int) -> bytes:
+        return codec.shipped()[dictionary_id].dictionary
+
+    return codec.unpack_chunk(codec.pack_chunk(data), len(data), codec.chunk_digest(data), find)
+
+
+@every("packing", PACKINGS)
+def test_threads_that_pack_at_once_pack_what_they_were_given(packing: str) -> None:
+    def pack(seed: int) -> list[bytes]:
+        data = random.Random(seed).randbytes(10_000) + bytes(10_000)
+        return [each for each in (PACKINGS[packing](data) for _ in range(200)) if each != data]
+
+    with ThreadPoolExecutor(4) as threads:
+        assert [wrong for found in threads.map(pack, range(4)) for wrong in found] == []

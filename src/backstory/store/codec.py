@@ -7,7 +7,7 @@ made with a dictionary, and so is a small chunk, with another one; a dictionary'
 from __future__ import annotations
 
 import threading
-from functools import cache, cached_property, lru_cache, partial
+from functools import cache, lru_cache, partial
 from io import BytesIO
 from operator import add
 from pathlib import Path
@@ -105,20 +105,20 @@ def text_digest(data: bytes) -> str:
 def pack_chunk(data: bytes) -> bytes:
     """A chunk's bytes as one zstd frame; that of a small one needs the dictionary of logs."""
     if len(data) <= SMALL_BYTES:
-        return _small_compressor(LEAST_LEVEL if len(data) <= LEAST_BYTES else CHUNK_LEVEL).compress(data)
-    return _chunk_compressor(is_large=len(data) > LEVEL_WINDOW_BYTES).compress(data)
+        return _of_thread.small_compressor(LEAST_LEVEL if len(data) <= LEAST_BYTES else CHUNK_LEVEL).compress(data)
+    return _of_thread.chunk_compressor(is_large=len(data) > LEVEL_WINDOW_BYTES).compress(data)
 
 
 def pack_hard(data: bytes) -> bytes:
     """The same, smaller and slower."""
     if len(data) <= SMALL_BYTES:
-        return _small_compressor(PACKED_LEVEL).compress(data)
+        return _of_thread.small_compressor(PACKED_LEVEL).compress(data)
     return zstandard.ZstdCompressor(level=PACKED_LEVEL).compress(data)
 
 
 def pack_text(data: bytes) -> bytes:
     """Bytes that no checksum is kept of, as one zstd frame that needs no dictionary."""
-    return _chunk_compressor(is_large=False).compress(data)
+    return _of_thread.chunk_compressor(is_large=False).compress(data)
 
 
 def unpack_chunk(frame: bytes, length: int, digest: bytes, find: FindsDictionaries) -> bytes:
@@ -276,7 +276,7 @@ def _from_leb128(packed: bytes, at: int, count: int) -> tuple[list[int], int]:
 
 def unpack_text(frame: bytes) -> bytes:
     """Unpack a text of ``pack_text``; raises CodecError."""
-    return _unpacked(_unpacking.decompressor(b""), frame)
+    return _unpacked(_of_thread.decompressor(b""), frame)
 
 
 def _unpacked(decompressor: zstandard.ZstdDecompressor, frame: bytes) -> bytes:
@@ -341,19 +341,18 @@ class EventCodec:
     """Packs and unpacks compact events with one dictionary."""
 
     def __init__(self, dictionary: bytes) -> None:
-        self._dictionary = zstandard.ZstdCompressionDict(dictionary)
         self.dictionary = dictionary
-        self.id = self._dictionary.dict_id()
+        self.id = zstandard.ZstdCompressionDict(dictionary).dict_id()
 
     def pack(self, data: bytes) -> bytes:
         """One event as a small zstd frame."""
         if len(data) > PIECE_BYTES:
             return self._packed_by_pieces(data)
-        return self._compress(data)
+        return _of_thread.event_compressor(self.dictionary).compress(data)
 
     def _packed_by_pieces(self, data: bytes) -> bytes:
         """The same of a large one: at once it would take as much memory again as it has bytes."""
-        packing = self._compressor.compressobj(size=len(data))
+        packing = _of_thread.event_compressor(self.dictionary).compressobj(size=len(data))
         pieces = (data[at : at + PIECE_BYTES] for at in range(0, len(data), PIECE_BYTES))
         packed = [packing.compress(piece) for piece in pieces]
         return b"".join((*packed, packing.flush()))
@@ -368,19 +367,9 @@ class EventCodec:
             return frame
         return _unpacked(self._decompressor, frame)
 
-    @cached_property
-    def _compressor(self) -> zstandard.ZstdCompressor:
-        # Without precomputing, a dictionary halves the speed.
-        self._dictionary.precompute_compress(level=EVENT_LEVEL)
-        return zstandard.ZstdCompressor(level=EVENT_LEVEL, dict_data=self._dictionary, write_checksum=False)
-
-    @cached_property
-    def _compress(self) -> Callable[[bytes], bytes]:
-        return self._compressor.compress
-
     @property
     def _decompressor(self) -> zstandard.ZstdDecompressor:
-        return _unpacking.decompressor(self.dictionary)
+        return _of_thread.decompressor(self.dictionary)
 
 
 @cache
@@ -430,7 +419,6 @@ def unpack_foreign(frame: bytes) -> bytes:
     return b"".join(unpacked)
 
 
-@cache
 def _chunk_compressor(*, is_large: bool) -> zstandard.ZstdCompressor:
     if not is_large:
         # It fits its tables to what it is given; with parameters of ours it does not, and a small chunk costs more.
@@ -439,24 +427,32 @@ def _chunk_compressor(*, is_large: bool) -> zstandard.ZstdCompressor:
     return zstandard.ZstdCompressor(compression_params=parameters)
 
 
-@cache
 def _small_compressor(level: int) -> zstandard.ZstdCompressor:
     dictionary = zstandard.ZstdCompressionDict(logs_codec().dictionary)
     dictionary.precompute_compress(level=level)
     return zstandard.ZstdCompressor(level=level, dict_data=dictionary)
 
 
+def _event_compressor(dictionary: bytes) -> zstandard.ZstdCompressor:
+    known = zstandard.ZstdCompressionDict(dictionary)
+    # Without precomputing, a dictionary halves the speed.
+    known.precompute_compress(level=EVENT_LEVEL)
+    return zstandard.ZstdCompressor(level=EVENT_LEVEL, dict_data=known, write_checksum=False)
+
+
 def _decompressor_for(frame: bytes, find: FindsDictionaries) -> zstandard.ZstdDecompressor:
     """Return the decompressor of a frame: with the dictionary that it names, if it names one."""
     wanted = frame_dictionary(frame)
-    return _unpacking.decompressor(find(wanted) if wanted else b"")
+    return _of_thread.decompressor(find(wanted) if wanted else b"")
 
 
-class _Unpacking(threading.local):
-    """The decompressors of a thread: one works on one frame at a time, and lets other threads run meanwhile."""
+class _OfThread(threading.local):
+    """Compressors and decompressors of a thread: each works on one frame at a time, and lets others run meanwhile."""
 
     def __init__(self) -> None:
         self.decompressor = lru_cache(maxsize=4)(_decompressor)
+        self.event_compressor = lru_cache(maxsize=4)(_event_compressor)
+        self.small_compressor, self.chunk_compressor = cache(_small_compressor), cache(_chunk_compressor)
 
 
 def _decompressor(dictionary: bytes) -> zstandard.ZstdDecompressor:
@@ -466,7 +462,7 @@ def _decompressor(dictionary: bytes) -> zstandard.ZstdDecompressor:
         raise CodecError(f"a dictionary of this file is damaged: {refused}") from refused
 
 
-_unpacking = _Unpacking()
+_of_thread = _OfThread()
 
 
 # dictionaries that lie in a store -------------------------------------------------------------------------------------
