@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 REPORTS = [f"/reports/{slug(each.name)}?period=3" for each in ON_PAGES]
 PATHS = ["/sessions", "/sessions?agent=claude&grep=a", "/search", "/search?q=test", "/search?q=quetzalcoatlus",
          *REPORTS, "/reports/behind?by=agent&value=claude",
-         "/compare?a={uid}", "/compare?a={uid}&b={uid}@{seq}", "/s/{uid}", "/s/{uid}/{seq}"]  # fmt: skip
+         "/compare?a={uid}", "/compare?a={uid}&b={uid}@{seq}", "/s/{uid}", "/s/{uid}/{seq}",
+         "/s/{uid}/tree", "/new"]  # fmt: skip
 """Every kind of page. ``uid`` and ``seq``: of a hit for "test"."""
 
 
