@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backstory.errors import BackstoryError, FarEndBroken
+from backstory.errors import BackstoryError, DiskFull, FarEndBroken
 from backstory.model import AssistantText, UserMessage
+from backstory.workspace.stores import pulling
 from tests.support.machines import case, place
 from tests.support.portable import held
 from tests.support.pulled import Counted, PullingMachine, counting, cut_after
@@ -206,6 +207,18 @@ def test_a_copy_that_was_changed_here_is_brought_as_a_whole(there: PullingMachin
     here.store.change(lambda db: db.execute("delete from events where session_id = ? and seq = 2", (copy.id,)))
     there.store.append_events(talk, [UserMessage(content="and?"), AssistantText(text="more")])
     assert came(here.pull(there)) == {"updated": 1}
+    assert same(there, here)
+
+
+def test_a_far_end_does_not_fill_the_disk(
+    there: PullingMachine, here: PullingMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as full:
+        full.setattr(pulling, "FREE_BYTES", 2**60)
+        with pytest.raises(DiskFull):
+            here.pull(there)
+    assert not here.store.exists
+    here.pull(there)
     assert same(there, here)
 
 

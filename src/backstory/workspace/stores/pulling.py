@@ -52,7 +52,7 @@ AT_ONCE, AT_ONCE_BYTES = 100, 32 * 1024 * 1024
 """The sessions, and the bytes of frames, that are taken over together."""
 MANY_SESSIONS = 50
 SESSION = b'{"type":"session",'
-FREE_BYTES = 512 * 1024 * 1024
+FREE_BYTES = 128 * 1024 * 1024
 """The room that a pull leaves on the disk."""
 
 
