@@ -232,6 +232,15 @@ class SyncNotInstalled(BackstoryError):
         super().__init__(f"A team server needs one more package here. Add it with: {adding('httpx>=0.27')}")
 
 
+class NothingMayLeave(BackstoryError):
+    """A setting lets no history leave this machine. ``key``: of the setting; ``value``: one that would let it."""
+
+    exit_code = 78
+
+    def __init__(self, key: str, value: str) -> None:
+        super().__init__("No history may leave this machine. To allow it: ", Next("config set", key, value))
+
+
 class NotLoggedIn(BackstoryError):
     """This home is logged in to no team server."""
 

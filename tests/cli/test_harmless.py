@@ -333,6 +333,8 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
              (".", "--passphrase-file", EVIL_NAME)],
     "verify": [(), ("--json",)],
     "sync": [("--dry-run",), ("--dry-run", "--json"), ()],
+    "sync status": [(), ("--json",)],
+    "sync forget": [("--all", "-y"), (EVIL_NAME, "-y")],
     "optimize": [("--all",), ("--json",)],
     "doctor formats": [(), ("--json",), ("--agent", EVIL_NAME), ("--since", EVIL_NAME),
                        (EVIL_NAME,), ("--case", f"case {EVIL_NAME}")],

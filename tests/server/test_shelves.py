@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -15,12 +15,12 @@ from backstory.exchange.frames import START, head_of, joined, read
 from backstory.server import shelves
 from backstory.server.codes import token_of
 from tests.support.counts import examples
+from tests.support.senders import Sender
 from tests.support.team import tenant_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from backstory.server.people import LetIn
     from tests.support.team import Team
 
 UID, OTHER = "01M3250V00CJ5X1JHP0Z69AWSQ", "01M3250V00CJ5X1JHP0Z69AWSR"
@@ -57,53 +57,6 @@ def texts_of(data: Iterable[bytes]) -> list[str]:
     """The texts of the events of frames, joined."""
     said = [json.loads(each) for each in joined([read(each) for each in data])]
     return [each["event"]["AssistantText"]["text"] for each in said if each["type"] == "event"]
-
-
-class Sender:
-    """A person who sends frames, and reads them again."""
-
-    def __init__(self, team: Team, who: LetIn) -> None:
-        self.team, self.token = team, who.token
-        self.upto = ""
-
-    def send(self, *data: bytes) -> list[str]:
-        """Send frames; return the word for each."""
-        return [each["word"] for each in self.answer(*data)[1]["confirmed"]]
-
-    def answer(self, *data: bytes) -> tuple[int, Any]:
-        headers = {"Authorization": f"Bearer {self.token}"}
-        answer = self.team.client.post("/v1/sync", content=b"".join(data), headers=headers)
-        return answer.status_code, answer.json()
-
-    def state(self, uid: str = UID) -> dict[str, Any]:
-        _, found = self.team.ask("POST", "/v1/state", self.token, {"uids": [uid]})
-        state: dict[str, Any] = found["sessions"][0]
-        return state
-
-    def news(self) -> list[bytes]:
-        """The frames that came since it was asked last."""
-        found = list[bytes]()
-        more = True
-        while more:
-            answer = self.team.client.get(
-                "/v1/changes", params={"after": self.upto}, headers={"Authorization": f"Bearer {self.token}"}
-            )
-            assert answer.status_code == 200
-            self.upto, more = answer.headers["backstory-upto"], answer.headers["backstory-more"] == "1"
-            found += split(answer.content)
-        return found
-
-    def forget(self, uid: str = UID) -> tuple[int, Any]:
-        return self.team.ask("DELETE", f"/v1/sessions/{uid}", self.token)
-
-
-def split(data: bytes) -> list[bytes]:
-    found, at = list[bytes](), 0
-    while at < len(data):
-        end = data.index(b"\n", at) + 1 + head_of(data[at : at + 4096]).size
-        found.append(data[at:end])
-        at = end
-    return found
 
 
 @pytest.fixture

@@ -235,6 +235,13 @@ def _team(ask: JsonAnswers, root: Path) -> None:
         ask("login", "--approve", team.people.wait("desk").code)
         ask("team", "invite")
         ask("team", "users")
+        ask.plainly("config", "set", "sync.repositories", "me/tool")
+        ask.plainly("config", "set", "sync.enabled", "true")
+        sent = ask("sync")["sent_uids"]
+        ask("sync", "status")
+        ask("sync", "forget", *sent, "--yes")
+        ask.plainly("config", "set", "sync.enabled", "false")
+        ask.plainly("config", "set", "sync.repositories", "")
         ask.plainly("logout")
 
 

@@ -67,6 +67,7 @@ companions_read: files beside logs that were new or changed
 complete: true if nothing failed
 completed: true if the last turn ended well
 computed_usd: the part of a cost that was computed from tokens
+confirmed_count: sessions that a team's server has
 conflict: true if the home store knows this uid from another place
 content: the text of a prompt or item
 context: the text that carries a session into a run
@@ -85,6 +86,7 @@ count: how often it was found: a tip's pattern, a type or key of records
 counted_earlier: true where an earlier version counted some of it
 counts: how many the store has of each kind; null where counting takes too long
 created: when it was made
+created_uids: sessions, by uid, that are new on a team's server
 current: true of the turn or branch that the next prompt follows
 cwd: the folder that it ran in
 damaged: sessions of a file that are damaged
@@ -129,6 +131,7 @@ first_seq: the first record of a result that is named
 first_there: the first record of a range in the other store
 folder: a folder
 follows: the record that the next prompt follows
+forgotten_uids: sessions, by uid, that were taken out of a team's server and stay out
 fork: where two branches part
 format: the form of an export
 found: the program of an agent
@@ -309,6 +312,7 @@ scope: the kind of text of a hit; of settings `user` or `project`
 score: how well a hit fits
 sealed: true where files are sealed with a passphrase
 sent: true if a turn is sent
+sent_uids: sessions, by uid, of which a team's server confirmed something
 seq: a record: `@12` of a session
 seqs: records
 served: settings that still have the old folder
@@ -335,6 +339,7 @@ started: when it began
 state: the state of a run
 status: whether work is done, open or stuck
 staying: sessions that would stay, by repository and `reason`
+staying_count: sessions that stay on this machine
 step: which part of a summary is made
 steps: how many parts a summary takes
 stop_reason: why the model stopped
@@ -394,6 +399,7 @@ types: types of records that their agent's adapter does not know
 types_only: agents whose adapters do not say which keys they know
 uid: the uid of a session
 uids: sessions, by uid
+unchanged_count: sessions of which there was nothing to send
 undated_turns: turns that were left out because they have no time
 undone: true if it was undone
 unknown_records: records that nobody understands, by kind
@@ -403,6 +409,7 @@ unusable: entries of sync.repositories that name no repository
 value: a value: of a setting, a trailer, a ref
 version: the version of the agent, as its log has it
 versions: the versions of an agent that wrote it, each with its first place
+waiting_count: sessions that may have changed since they were sent
 was_running: true if a run was stopped
 was_summarising: true if a summary was stopped
 weekday: the day of the week of a group, `Monday`

@@ -63,7 +63,7 @@ GROUPS = {
         "login": "Log in to a team server (it sends nothing).",
         "logout": "Log out of the team server.",
         "team": "Let people in to your team, and out.",
-        "sync": "Print what would leave this machine, masked (--dry-run).",
+        "sync": "Send history to your team's server, masked (--dry-run first).",
         "backup": "Copy the store to one file; safe while it is in use.",
         "merge": "Merge another copy of this project's store into it.",
         "rename": "Name a session.",

@@ -101,6 +101,11 @@ class Redactor:
         """The number of forms of secrets that are known."""
         return len(self._known)
 
+    @property
+    def masks(self) -> frozenset[str]:
+        """The masks of all secrets that were met."""
+        return frozenset(self._masks.values())
+
     def known_since(self, number: int) -> KnownSecrets | None:
         """The forms that came to be known after so many were; None if there are none."""
         late = KnownSecrets()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory.errors import CannotWrite, NotLoggedIn, ServerAddressWrong
+from backstory.sync.notes import FOLDER
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,6 +69,12 @@ def keep(home: Path, login: Account) -> None:
         unfinished.replace(path)
     except OSError as refused:
         raise CannotWrite(path, refused.strerror or str(refused)) from refused
+
+
+def notes_of(home: Path, login: Account) -> Path:
+    """The file of the notes on what this server confirmed of this person."""
+    whose = hashlib.sha256(f"{login.address} {login.organisation} {login.name}".encode()).hexdigest()
+    return home / FOLDER / f"server-{whose[:24]}.jsonl"
 
 
 def forget(home: Path) -> None:

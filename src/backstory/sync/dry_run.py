@@ -10,13 +10,14 @@ from msgspec import Struct, field
 
 from backstory.export.exporting import Chosen
 from backstory.export.portable import JsonExport
+from backstory.export.redacted import learn
 from backstory.lazy import lazy_regex
 from backstory.model import encoded
 from backstory.sync.leaving import choose
 from backstory.sync.outward import Outward
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from backstory.derive.secrets import Redactor
     from backstory.store import Store
@@ -80,12 +81,19 @@ class OutwardExport:
         """The number of masks, by kind."""
         return dict(Counter(self.redactor.counts) + self._outward.counts)
 
-    def lines(self) -> Iterable[bytes]:
-        """Yield the lines."""
-        by_store: dict[int, Chosen] = {}
+    def learn(self) -> None:
+        """Remember the secrets of all sessions, so that each is masked in any of them, and in every part of one."""
         for each in self.sessions:
+            learn(self.redactor, each.store, [each.origin.id])
+
+    def lines(
+        self, sessions: Iterable[LeavingSession] | None = None, after: Mapping[str, tuple[int, int]] | None = None
+    ) -> Iterable[bytes]:
+        """Yield the lines of all sessions, or of some; ``after``: see ``JsonExport.lines``."""
+        by_store: dict[int, Chosen] = {}
+        for each in self.sessions if sessions is None else sessions:
             by_store.setdefault(id(each.store), Chosen(store=each.store, is_exact=True)).ids.append(each.origin.id)
-        for line in self._export.lines([*by_store.values()], removed=False):
+        for line in self._export.lines([*by_store.values()], removed=False, after=after):
             yield self._rewritten(line)
 
     def _rewritten(self, line: bytes) -> bytes:

@@ -150,8 +150,12 @@ team invite
 team invite --as admin
 team users
 team users ben --as reader
+sync
 sync --dry-run
-sync --dry-run --json
+sync status
+sync status --json
+sync forget S3
+sync forget --all
 backup ~/history.db
 backup history.db
 merge ../copy/.backstory/sessions.bks

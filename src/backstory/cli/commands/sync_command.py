@@ -1,6 +1,9 @@
-"""``backstory sync``: what would leave this machine. It prints, and sends nothing.
+"""``backstory sync``: history for a team's server; with ``--dry-run`` what would leave, and nothing is sent.
 
-JSON: ``enabled`` and ``has_board`` (the settings), ``leaving`` (by repository: ``session_count``, ``turn_count``,
+JSON of what was sent: ``address``, ``created_uids``, ``sent_uids``, ``event_count``, ``unchanged_count``,
+``staying_count``, ``forgotten_uids``, ``failed``. Of ``status``: ``confirmed_count``, ``event_count``,
+``waiting_count``, ``staying_count``. Of ``--dry-run``:
+``enabled`` and ``has_board`` (the settings), ``leaving`` (by repository: ``session_count``, ``turn_count``,
 ``event_count``, ``bytes``, ``masked`` by kind, ``branches``, ``emails``), ``staying`` (``repository``,
 ``session_count``, ``reason``), ``unusable`` (entries of sync.repositories that name no repository).
 """
@@ -14,41 +17,142 @@ import msgspec
 
 from backstory.cli import output
 from backstory.cli.options import json_option, store_option
+from backstory.cli.trusting import is_agreed
 from backstory.config import SyncSettings
+from backstory.errors import NothingMayLeave
+from backstory.sync import account as accounts
+from backstory.sync import uploading
+from backstory.sync.dry_run import dry_run as counted
+from backstory.sync.notes import SyncNotes
+from backstory.sync.opted import opted_in
+from backstory.sync.outward import machine_of
+from backstory.sync.remote import Remote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from backstory.cli.app import App
+    from backstory.store import Store
+    from backstory.sync.account import Account
     from backstory.sync.dry_run import DryRun, RepositoryLeaving, Staying
+    from backstory.sync.opted import OptedIn
+    from backstory.sync.uploading import Sent
 
 STAYING_SHOWN = 20
 EMAILS_SHOWN = 5
 OPT_IN = SyncSettings.repositories.key
 
 
-@click.command("sync")
+@click.group("sync", invoke_without_command=True, subcommand_metavar="| COMMAND ...")
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @json_option
 @store_option
-@click.pass_obj
-def command(app: App, dry_run: bool, as_json: bool) -> None:
-    """Print what would leave this machine, by repository, and what stays.
+@click.pass_context
+def command(ctx: click.Context, dry_run: bool, as_json: bool) -> None:
+    """Send history to your team's server: only of the repositories that you named, masked, and only what is new.
 
-    Nothing leaves unless you name its repository: `backstory config set sync.repositories me/app`. What would leave
-    has its secrets masked. Paths are relative to the repository; other paths, and the names of this machine and of
-    your account, are masked. There is no server to send it to yet.
+    Nothing leaves unless you named its repository (`backstory config set sync.repositories me/app`), switched it on
+    (`backstory config set sync.enabled true`) and logged in. With --dry-run it prints what would leave, by repository,
+    and what stays. Paths are relative to the repository; other paths, and the names of this machine and of your
+    account, are masked.
     """
-    from backstory.sync.dry_run import dry_run as counted
-    from backstory.sync.opted import opted_in
-    from backstory.sync.outward import machine_of
-
-    if not dry_run:
-        raise click.UsageError("There is no server to send history to yet. Add --dry-run to see what would leave.")
+    if ctx.invoked_subcommand is not None:
+        return
+    app: App = ctx.obj
     app.check_store()
+    if dry_run:
+        _dry_run(app, as_json=as_json)
+        return
     settings = app.config.settings.sync
-    opted = opted_in(settings.repositories, str(app.user_home))
-    stores = [each for each in app.stores if each.exists]
+    if not settings.is_enabled:
+        raise NothingMayLeave(SyncSettings.is_enabled.key, "true")
+    if not settings.repositories:
+        raise NothingMayLeave(OPT_IN, "me/app")
+    own, done = _sent(app)
+    if as_json:
+        output.json({"address": own.address} | uploading.as_json(done))
+    else:
+        _print_sent(own.address, done)
+    if done.failed:
+        raise click.exceptions.Exit(1)
+
+
+@command.command("status")
+@json_option
+@click.pass_obj
+def status(app: App, as_json: bool) -> None:
+    """Print what the team's server confirmed of your history, and how many sessions may have changed since."""
+    own, opted, stores = accounts.account(app.home), _opted(app), _stores(app)
+    notes = SyncNotes.read(accounts.notes_of(app.home, own))
+    with Remote(own.address, own.token) as remote:
+        found = uploading.status(remote, notes, stores, opted)
+    if as_json:
+        output.json({"address": own.address} | msgspec.to_builtins(found))
+        return
+    there = f"{output.counted(found.confirmed_count, 'session')}, {output.counted(found.event_count, 'event')}"
+    output.data(f"confirmed  {there}")
+    output.data(f"waiting    {output.counted(found.waiting_count, 'session')}")
+    output.data(f"staying    {output.counted(found.staying_count, 'session')}")
+
+
+@command.command("forget")
+@click.argument("sessions", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All that you sent.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@json_option
+@click.pass_obj
+def forget(app: App, sessions: tuple[str, ...], everything: bool, yes: bool, as_json: bool) -> None:
+    """Take sessions out of the team's server, for good: they are erased there, and stay out. Here they stay."""
+    if bool(sessions) == everything:
+        raise click.UsageError("Name the sessions, or give --all.")
+    own = accounts.account(app.home)
+    notes = SyncNotes.read(accounts.notes_of(app.home, own))
+    sent = [uid for uid, point in notes.sent.items() if point.history != uploading.FORGOTTEN]
+    uids = sent if everything else [app.workspace.resolve(each).session.uid for each in sessions]
+    what = f"Erasing {output.counted(len(uids), 'session')} at {own.address} for good"
+    if not is_agreed(what, f"{what}?", yes=yes):
+        return
+    with Remote(own.address, own.token) as remote:
+        gone = uploading.forget(remote, notes, uids)
+    if as_json:
+        output.json({"address": own.address, "forgotten_uids": gone})
+    else:
+        output.talk(f"Erased {output.counted(len(gone), 'session')} at {own.address}. They will not be sent again.")
+
+
+def _sent(app: App) -> tuple[Account, Sent]:
+    own, stores = accounts.account(app.home), _stores(app)
+    notes = SyncNotes.read(accounts.notes_of(app.home, own))
+    machine = machine_of(stores, str(app.user_home))
+    opted = _opted(app)
+    with Remote(own.address, own.token) as remote, output.progress("Sending") as report:
+        uploader = uploading.Uploader(
+            remote, notes, machine, lambda: app.workspace.redactor(people=False), app.workspace.now()
+        )
+        return own, uploader.run(stores, opted, report)
+
+
+def _print_sent(address: str, done: Sent) -> None:
+    sessions = output.counted(len(done.sent), "session")
+    output.data(f"{output.counted(done.events, 'event')} of {sessions} confirmed by {address}.")
+    if done.created:
+        output.talk(f"{output.counted(len(done.created), 'session')} of them are new there.")
+    if done.staying:
+        output.talk(f"{output.counted(done.staying, 'session')} stay here: backstory sync --dry-run")
+    for each in done.failed:
+        output.talk(f"Session {each.session} was not taken: {each.reason}.")
+
+
+def _stores(app: App) -> list[Store]:
+    return [each for each in app.stores if each.exists]
+
+
+def _opted(app: App) -> OptedIn:
+    return opted_in(app.config.settings.sync.repositories, str(app.user_home))
+
+
+def _dry_run(app: App, *, as_json: bool) -> None:
+    settings, opted, stores = app.config.settings.sync, _opted(app), _stores(app)
     with output.progress("Reading what would leave") as report:
         found = counted(
             stores, opted, machine_of(stores, str(app.user_home)), lambda: app.workspace.redactor(people=False),

@@ -1,0 +1,258 @@
+"""History sent to a server: what may leave, masked, once, only what is new; and it is what the server confirmed."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from backstory import agents
+from backstory.derive.secrets import Redactor
+from backstory.errors import ServerUnreachable
+from backstory.exchange.frames import joined, read
+from backstory.ingest.ingest import ingest
+from backstory.store import open_store
+from backstory.sync import uploading
+from backstory.sync.notes import SyncNotes
+from backstory.sync.opted import opted_in
+from backstory.sync.outward import MachineNames
+from backstory.sync.uploading import Uploader
+from tests.support.claude_records import answer, user
+from tests.support.clock import NOW
+from tests.support.senders import Sender, split
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from backstory.store import Store
+    from backstory.sync.uploading import Sent
+    from tests.support.team import Team
+
+MACHINE = MachineNames(name="laptop.corp.example", account="janedoe", home="/home/janedoe", folders=frozenset())
+KEY = b"k" * 32
+PASSWORD = "Tr0ub4dor-and-3-horses"
+"""A secret that only its name tells."""
+
+
+class BrokenLine:
+    """The server as the client knows it, with a line that may fail: each answer is lost while ``lost`` has more."""
+
+    def __init__(self, team: Team, token: str) -> None:
+        self._team, self._headers = team, {"Authorization": f"Bearer {token}"}
+        self.lost = list[bool]()
+        self.asked = list[str]()
+        self.bodies = list[bytes]()
+
+    def ask(self, method: str, path: str, body: Any = None, *, repeats: bool = True) -> Any:
+        return self._answer(method, path, None if body is None else msgspec.json.encode(body))
+
+    def send(self, path: str, data: bytes) -> Any:
+        self.bodies.append(data)
+        return self._answer("POST", path, data)
+
+    def _answer(self, method: str, path: str, data: bytes | None) -> Any:
+        self.asked.append(path)
+        answer = self._team.client.request(method, path, content=data, headers=self._headers)
+        if self.lost and self.lost.pop(0):
+            raise ServerUnreachable("http://x", "the line broke")
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+class Laptop:
+    """A machine with sessions of some repositories, which syncs."""
+
+    def __init__(self, folder: Path, store: Store, sender: Sender) -> None:
+        self.folder, self.store, self.sender = folder, store, sender
+        self.remote = BrokenLine(sender.team, sender.token)
+        self.notes = folder / "notes.jsonl"
+        self.opted = ["janedoe/app"]
+
+    def works(self, name: str, *texts: str, repository: str = "app") -> None:
+        """Go on with a session by prompts, each with its answer."""
+        where = self.folder / "work" / repository
+        (where / ".git").mkdir(parents=True, exist_ok=True)
+        remote = f'[remote "origin"]\n\turl = git@github.com:janedoe/{repository}.git\n'
+        (where / ".git/config").write_text(remote, "utf-8")
+        log = self.folder / f"home/.claude/projects/x/{name}-0000-4000-8000-000000000000.jsonl"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        before = log.read_bytes().count(b"\n") if log.exists() else 0
+        with log.open("ab") as file:
+            for number, text in enumerate(texts, before):
+                parent = f"{name}{number - 1}a" if number else None
+                at: dict[str, Any] = {"cwd": str(where), "sessionId": f"{name}-0000-4000-8000-000000000000"}
+                file.write(user(text, uuid=f"{name}{number}u", parent=parent, **at) + b"\n")
+                file.write(answer(f"did {text}", uuid=f"{name}{number}a", parent=f"{name}{number}u", **at) + b"\n")
+        ingest(self.store, [agents.load("claude")], environ={}, home=self.folder / "home", now=NOW)
+
+    def sync(self) -> Sent:
+        def redactor() -> Redactor:
+            return Redactor(people=False, key=lambda: KEY)
+
+        remote: Any = self.remote
+        uploader = Uploader(remote, SyncNotes.read(self.notes), MACHINE, redactor, NOW)
+        return uploader.run([self.store], opted_in(self.opted, MACHINE.home))
+
+    def there(self) -> dict[str, list[str]]:
+        """The texts of each session on the server, by uid, out of all its frames."""
+        self.sender.upto = ""
+        frames: dict[str, list[Any]] = {}
+        for each in self.sender.news():
+            frame = read(each)
+            frames.setdefault(frame.head.session, []).append(frame)
+        found = dict[str, list[str]]()
+        for uid, parts in frames.items():
+            events = [json.loads(line) for line in joined(parts) if line.startswith(b'{"type":"event"')]
+            found[uid] = [str(next(iter(each["event"].values()))) for each in events]
+        return found
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, team: Team) -> Iterator[Laptop]:
+    with open_store(tmp_path / "store.db", shared=True, now=lambda: NOW) as store:
+        yield Laptop(tmp_path, store, Sender(team, team.founded()))
+
+
+def uids(laptop: Laptop) -> list[str]:
+    return sorted(laptop.store.uids())
+
+
+def test_what_may_leave_is_there_and_nothing_else(laptop: Laptop) -> None:
+    laptop.works("aaaaaaaa", "first", "second")
+    laptop.works("bbbbbbbb", "private", repository="other")
+    done = laptop.sync()
+    ((uid, texts),) = laptop.there().items()
+    assert (done.created, done.sent, done.events, done.staying) == ([uid], [uid], 4, 1)
+    assert ["first" in texts[0], "second" in texts[2]] == [True, True]
+    assert not any(b"private" in _unpacked(each) for each in laptop.remote.bodies)
+
+
+def test_again_nothing_is_sent_with_one_request(laptop: Laptop) -> None:
+    laptop.works("aaaaaaaa", "first")
+    laptop.sync()
+    laptop.remote.asked.clear()
+    done = laptop.sync()
+    assert (done.events, done.sent, done.unchanged, laptop.remote.asked) == (0, [], 1, ["/v1/me"])
+
+
+def test_of_a_session_that_went_on_only_what_is_new_is_sent(laptop: Laptop) -> None:
+    laptop.works("aaaaaaaa", "first")
+    laptop.sync()
+    laptop.works("aaaaaaaa", "second")
+    laptop.remote.bodies.clear()
+    done = laptop.sync()
+    assert (done.events, done.created, len(done.sent)) == (2, [], 1)
+    assert b"".join(map(_unpacked, laptop.remote.bodies)).count(b'{"type":"event"') == 2
+    (texts,) = laptop.there().values()
+    assert len(texts) == 4
+
+
+def test_a_name_that_was_given_is_sent_without_events(laptop: Laptop) -> None:
+    laptop.works("aaaaaaaa", "first")
+    laptop.sync()
+    laptop.store.rename(laptop.store.session(uids(laptop)[0]), "a name")
+    done = laptop.sync()
+    assert (done.events, len(done.sent)) == (0, 1)
+    laptop.sender.upto = ""
+    assert b'"name":"a name"' in _unpacked(b"".join(laptop.sender.news()))
+
+
+def test_a_secret_that_is_told_late_has_what_was_sent_with_it_sent_anew(laptop: Laptop) -> None:
+    laptop.works("aaaaaaaa", f"use {PASSWORD} there")
+    laptop.sync()
+    assert PASSWORD in str(laptop.there())
+    laptop.works("bbbbbbbb", f"export DB_PASSWORD={PASSWORD}")
+    done = laptop.sync()
+    assert (len(done.created), len(done.sent)) == (1, 2)
+    assert PASSWORD not in str(laptop.there())
+    assert str(laptop.there()).count("[password-") >= 2
+
+
+def test_a_secret_of_one_session_is_masked_in_what_another_says_later(laptop: Laptop) -> None:
+    laptop.works("aaaaaaaa", f"export DB_PASSWORD={PASSWORD}")
+    laptop.works("bbbbbbbb", "first")
+    laptop.sync()
+    laptop.works("bbbbbbbb", f"and {PASSWORD}")
+    laptop.sync()
+    assert PASSWORD not in str(laptop.there())
+    assert not any(PASSWORD.encode() in _unpacked(each) for each in laptop.remote.bodies)
+
+
+@pytest.mark.parametrize("lost", [[True], [False, True], [False, False, True]])
+def test_a_line_that_broke_loses_and_doubles_nothing(lost: list[bool], laptop: Laptop) -> None:
+    laptop.works("aaaaaaaa", "first", "second")
+    laptop.remote.lost = lost
+    with pytest.raises(ServerUnreachable):
+        laptop.sync()
+    laptop.works("aaaaaaaa", "third")
+    laptop.sync()
+    (texts,) = laptop.there().values()
+    assert [text for text in ("first", "second", "third") if sum(text in each for each in texts) != 2] == []
+
+
+def test_notes_that_are_lost_have_nothing_sent_twice(laptop: Laptop) -> None:
+    laptop.works("aaaaaaaa", "first")
+    laptop.sync()
+    laptop.notes.unlink()
+    laptop.works("aaaaaaaa", "second")
+    laptop.sync()
+    (texts,) = laptop.there().values()
+    assert len(texts) == 4
+    laptop.notes.unlink()
+    done = laptop.sync()
+    assert (done.created, len(laptop.there()), laptop.sync().unchanged) == ([], 1, 1)
+
+
+def test_a_server_that_lost_what_it_had_gets_it_again(laptop: Laptop) -> None:
+    laptop.works("aaaaaaaa", "first")
+    laptop.sync()
+    tenant = laptop.sender.tenant
+    with laptop.sender.team.database.of(tenant) as rows:
+        rows.execute("delete from frame")
+        rows.execute("delete from session")
+    laptop.works("aaaaaaaa", "second")
+    done = laptop.sync()
+    assert (len(done.failed), [len(each) for each in laptop.there().values()]) == (0, [4])
+
+
+def test_what_was_taken_out_stays_out(laptop: Laptop) -> None:
+    laptop.works("aaaaaaaa", "first")
+    laptop.sync()
+    remote: Any = laptop.remote
+    (uid,) = uids(laptop)
+    assert uploading.forget(remote, SyncNotes.read(laptop.notes), [uid]) == [uid]
+    assert laptop.there() == {}
+    laptop.works("aaaaaaaa", "second")
+    assert (laptop.sync().forgotten, laptop.there()) == ([uid], {})
+    laptop.notes.unlink()
+    assert (laptop.sync().forgotten, laptop.there()) == ([uid], {})
+
+
+def test_a_repository_that_is_no_more_named_sends_nothing_new(laptop: Laptop) -> None:
+    laptop.works("aaaaaaaa", "first")
+    laptop.sync()
+    laptop.opted = []
+    laptop.works("aaaaaaaa", "second")
+    laptop.remote.bodies.clear()
+    assert (laptop.sync().staying, laptop.remote.bodies) == (1, [])
+
+
+def test_the_status_says_what_the_server_confirmed(laptop: Laptop) -> None:
+    laptop.works("aaaaaaaa", "first")
+    laptop.works("bbbbbbbb", "private", repository="other")
+    remote: Any = laptop.remote
+    opted = opted_in(laptop.opted, MACHINE.home)
+    before = uploading.status(remote, SyncNotes.read(laptop.notes), [laptop.store], opted)
+    laptop.sync()
+    after = uploading.status(remote, SyncNotes.read(laptop.notes), [laptop.store], opted)
+    assert [(each.confirmed_count, each.event_count, each.waiting_count, each.staying_count) for each in (before, after)
+            ] == [(0, 0, 1, 1), (1, 2, 0, 1)]  # fmt: skip
+
+
+def _unpacked(data: bytes) -> bytes:
+    from backstory.store import codec
+
+    return b"".join(codec.unpack_frame(each.partition(b"\n")[2], 1 << 25) for each in split(data))

@@ -1,0 +1,66 @@
+"""A person who sends frames to the team's server, and reads them again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from backstory.exchange.frames import head_of
+from tests.support.team import tenant_of
+
+if TYPE_CHECKING:
+    from backstory.server.people import LetIn
+    from tests.support.team import Team
+
+UID = "01M3250V00CJ5X1JHP0Z69AWSQ"
+
+
+class Sender:
+    """A person who sends frames, and reads them again."""
+
+    def __init__(self, team: Team, who: LetIn) -> None:
+        self.team, self.token = team, who.token
+        self.upto = ""
+
+    @property
+    def tenant(self) -> int:
+        """The number of the person's organisation."""
+        return tenant_of(self.token)
+
+    def send(self, *data: bytes) -> list[str]:
+        """Send frames; return the word for each."""
+        return [each["word"] for each in self.answer(*data)[1]["confirmed"]]
+
+    def answer(self, *data: bytes) -> tuple[int, Any]:
+        headers = {"Authorization": f"Bearer {self.token}"}
+        answer = self.team.client.post("/v1/sync", content=b"".join(data), headers=headers)
+        return answer.status_code, answer.json()
+
+    def state(self, uid: str = UID) -> dict[str, Any]:
+        _, found = self.team.ask("POST", "/v1/state", self.token, {"uids": [uid]})
+        state: dict[str, Any] = found["sessions"][0]
+        return state
+
+    def news(self) -> list[bytes]:
+        """The frames that came since it was asked last."""
+        found = list[bytes]()
+        more = True
+        while more:
+            answer = self.team.client.get(
+                "/v1/changes", params={"after": self.upto}, headers={"Authorization": f"Bearer {self.token}"}
+            )
+            assert answer.status_code == 200
+            self.upto, more = answer.headers["backstory-upto"], answer.headers["backstory-more"] == "1"
+            found += split(answer.content)
+        return found
+
+    def forget(self, uid: str = UID) -> tuple[int, Any]:
+        return self.team.ask("DELETE", f"/v1/sessions/{uid}", self.token)
+
+
+def split(data: bytes) -> list[bytes]:
+    found, at = list[bytes](), 0
+    while at < len(data):
+        end = data.index(b"\n", at) + 1 + head_of(data[at : at + 4096]).size
+        found.append(data[at:end])
+        at = end
+    return found
