@@ -177,6 +177,5 @@ def test_of_many_logs_no_statement_is_planned_anew_for_each(machine: Machine) ->
     for db in (machine.store.writer(), machine.store.reader()):
         # SQLite asks while it plans a statement, and never while one runs.
         db.authorizer = note
-    plans_for(*"bcd")
-    few, many = plans_for(*"efg"), plans_for(*"hijklmnopqrst")
+    few, many = (plans_for(*(f"{count}-{number}" for number in range(count))) for count in (13, 26))
     assert many - few < 10, (few, many)

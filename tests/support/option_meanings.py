@@ -23,7 +23,7 @@ MEANINGS = {
     ),
     "--all": (
         "All there are, not only some: of every project, of the whole store, every command.",
-        "list, search, tui, board list, restore, export, optimize, help, uninstall",
+        "list, search, tui, board list, restore, export, optimize, help, uninstall, sync forget",
     ),
     "--at": ("The record that is meant: go on behind it, or end with it.", "run, resume, export"),
     "--branch": ("The git branch that is meant.", "list, board list"),

@@ -39,7 +39,7 @@ RULES = "1"
 FRAMES_AT_ONCE, BYTES_AT_ONCE = 64, 4 * 1024 * 1024
 STATES_AT_ONCE = 1_000
 TRIES = 3
-"""How often a session is sent whose server knows another state of it than was noted."""
+"""The number of times that a session is sent whose server knows another state of it than was noted."""
 STORED, FORGOTTEN, DAMAGED = ("ok", "had"), "forgotten", "damaged"
 """Words of the server; the second is a note's history, too."""
 

@@ -114,7 +114,7 @@ _columns: WeakKeyDictionary[apsw.Connection, tuple[int, frozenset[tuple[str, str
 
 def _there(db: apsw.Connection) -> frozenset[tuple[str, str]]:
     """The columns of a store, each with its table: one of an earlier version lacks some until it is written."""
-    version, known = int(db.pragma("schema_version")), _columns.get(db)
+    version, known = fetch(db, tuple[int], "pragma schema_version")[0][0], _columns.get(db)
     if known is None or known[0] != version:
         asked = "select asked.value, info.name from json_each(?) asked, pragma_table_info(asked.value, 'main') info"
         found = frozenset(fetch(db, tuple[str, str], asked, (schema.json_list(schema.columns()),)))
