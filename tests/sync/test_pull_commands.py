@@ -89,6 +89,11 @@ def test_a_wrong_passphrase_is_told(there: Shell, here: Shell, folder: Path) -> 
     assert error(there("push", folder, "--json", "--anew", BACKSTORY_PASSPHRASE="another")) == (77, "passphrase_wrong")
 
 
+def test_a_short_passphrase_is_remarked_on_when_it_is_new(there: Shell, folder: Path) -> None:
+    assert "short passphrase" in there("push", folder, BACKSTORY_PASSPHRASE="short").err
+    assert there("push", folder, "--anew", BACKSTORY_PASSPHRASE="short").err.count("\n") == 1
+
+
 def test_what_cannot_be_pulled_from_is_told(here: Shell, folder: Path) -> None:
     assert error(here("pull", folder, "--json")) == (66, "folder_not_usable")
     assert error(here("pull", "ssh://-oProxyCommand=x", "--json")) == (64, "far_name_unusable")

@@ -35,15 +35,17 @@ def command(app: App, folder: Path, plain: bool, anew: bool, passphrase_file: Pa
     passphrase, and unmasked: logs with all their bytes. Each machine writes files of its own. What you removed stays in
     earlier files until --anew.
     """
+    from backstory.sync.folder import KEY_FILE
     from backstory.workspace.stores.pushing import as_json as pushed_as_json
-    from backstory.workspace.stores.pushing import push
+    from backstory.workspace.stores.pushing import own_writer, push
 
     if says_off(app, as_json=as_json):
         return
     may_act(app, app.machine_store)
     app.bring_up_to_date()
     target = Path(os.path.normpath(app.cwd / folder.expanduser()))
-    passphrase = None if plain else passphrase_of(app, passphrase_file, is_new=True)
+    has_key = (target / own_writer(app.workspace, target) / KEY_FILE).exists()
+    passphrase = None if plain else passphrase_of(app, passphrase_file, is_new=not has_key)
     done = push(app.workspace, target, passphrase, anew=anew, progress=output.progress)
     if as_json:
         output.json(pushed_as_json(done))
