@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from backstory.cli import output
-from backstory.cli.options import json_option, store_option
+from backstory.cli.options import json_option, sessions_argument, store_option
 from backstory.cli.trusting import is_agreed
 from backstory.config import SyncSettings
 from backstory.errors import NothingMayLeave
@@ -96,7 +96,7 @@ def status(app: App, as_json: bool) -> None:
 
 
 @command.command("forget")
-@click.argument("sessions", nargs=-1)
+@sessions_argument
 @click.option("--all", "everything", is_flag=True, help="All that you sent.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @json_option
