@@ -108,12 +108,12 @@ ROOMS = {
         "contexts; ended runs that are not stored; a reader for others; images in records, subagents by their calls",
     ),
     "sync": Budget(
-        2_560,
+        2_575,
         18,
         "what may leave the machine: the rule, the choice, texts without its names, a count of it; two machines: the "
         "plan, the words, ssh, files that are sealed",
     ),
-    "server": Budget(1_725, 11, "a team's server: its PostgreSQL, who comes in, walls between organisations, answers"),
+    "server": Budget(1_730, 11, "a team's server: its PostgreSQL, who comes in, walls between organisations, answers"),
     "web": Budget(
         3_700,
         27,

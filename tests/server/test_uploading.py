@@ -206,6 +206,22 @@ def test_notes_that_are_lost_have_nothing_sent_twice(laptop: Laptop) -> None:
     assert (done.created, len(laptop.there()), laptop.sync().unchanged) == ([], 1, 1)
 
 
+def test_a_machine_that_has_less_of_a_session_takes_nothing_from_the_server(laptop: Laptop) -> None:
+    laptop.works("aaaaaaaa", "first")
+    laptop.store.close()
+    older = laptop.folder.joinpath("store.db").read_bytes()
+    laptop.works("aaaaaaaa", "second")
+    laptop.sync()
+    laptop.store.close()
+    for side in ("-wal", "-shm"):
+        laptop.folder.joinpath(f"store.db{side}").unlink(missing_ok=True)
+    laptop.folder.joinpath("store.db").write_bytes(older)
+    laptop.notes.unlink()
+    done = laptop.sync()
+    assert [each.reason for each in done.failed] == [uploading.MORE_THERE]
+    assert [len(each) for each in laptop.there().values()] == [4]
+
+
 def test_a_server_that_lost_what_it_had_gets_it_again(laptop: Laptop) -> None:
     laptop.works("aaaaaaaa", "first")
     laptop.sync()

@@ -12,9 +12,11 @@ import pytest
 from backstory.errors import DatabaseUnusable
 from backstory.server import database
 from backstory.server.database import prepared
-from tests.support.team import tenant_of
+from tests.support.team import shared_postgres, tenant_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.support.team import Team
 
 TABLES = """
@@ -144,6 +146,11 @@ def test_servers_that_start_at_once_make_the_tables_once(empty: str) -> None:
     with psycopg.connect(empty) as connection:
         done = connection.execute("select number, count(*) from backstory.migration group by 1").fetchall()
     assert sorted(done) == [(1, 1), (2, 1)]
+
+
+def test_servers_that_start_at_once_make_the_account_and_the_database_once(tmp_path: Path) -> None:
+    with shared_postgres(tmp_path) as admin, ThreadPoolExecutor(6) as threads:
+        assert len(set(threads.map(database.make_own, [admin] * 6))) == 1
 
 
 def test_a_start_that_fails_in_the_middle_leaves_nothing_half_made(empty: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,6 +76,8 @@ def prepared(address: str) -> TeamDatabase:
 def make_own(address: str) -> str:
     """Make the account and the database of a PostgreSQL that is ours, if they are not there; return its address."""
     with psycopg.connect(address, autocommit=True) as connection:
+        # Two that start at once make them once; the lock ends with the connection.
+        connection.execute("select pg_advisory_lock(%s)", (MIGRATING,))
         found = connection.execute("select from pg_roles where rolname = %s", (OWNER,)).fetchone()
         if found is None:
             connection.execute(sql.SQL("create role {} login createrole").format(sql.Identifier(OWNER)))

@@ -44,6 +44,10 @@ STORED, FORGOTTEN, DAMAGED = ("ok", "had"), "forgotten", "damaged"
 """Words of the server; the second is a note's history, too."""
 
 
+MORE_THERE = "the server has more of it, from another machine of yours; bring that here first: backstory pull"
+"""The reason that a session is not sent anew in place of what is there."""
+
+
 class NotSent(Struct, frozen=True, kw_only=True):
     """A session that the server did not take, and why."""
 
@@ -191,6 +195,9 @@ class Uploader:
             lines = said.read(_of_session(export.lines([session])))
             self._put(uid, lines, state.epoch, START, "", mark, said, behind=state.chain)
             return
+        if sent is None and state is not None and self._has_less(export, session, state):
+            self._fail(uid, MORE_THERE)
+            return
         if not epoch:
             self.done.created.append(uid)
         said = _Said()
@@ -203,6 +210,13 @@ class Uploader:
             _of_session(export.lines([session])), session=session.origin.uid, epoch=state.epoch, is_redacted=True
         )
         return any(head_of(each).chain == state.chain for each in made)
+
+    def _has_less(self, export: OutwardExport, session: LeavingSession, state: _State) -> bool:
+        """Return True if the server has events behind all of ours: of another machine, which must not be replaced."""
+        said = _Said()
+        for _ in said.read(_of_session(export.lines([session]))):
+            pass
+        return said.upto < state.upto
 
     def _put(
         self, uid: str, lines: Iterable[bytes], epoch: int, after: FramePoint, prev: str, mark: str, said: _Said,
