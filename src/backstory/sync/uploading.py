@@ -44,7 +44,7 @@ STORED, FORGOTTEN, DAMAGED = ("ok", "had"), "forgotten", "damaged"
 """Words of the server; the second is a note's history, too."""
 
 
-MORE_THERE = "the server has more of it, from another machine of yours; bring that here first: backstory pull"
+MORE_THERE = "the server has more of it, from another machine of yours; that one stays"
 """The reason that a session is not sent anew in place of what is there."""
 
 
