@@ -113,7 +113,11 @@ ROOMS = {
         "what may leave the machine: the rule, the choice, texts without its names, a count of it; two machines: the "
         "plan, the words, ssh, files that are sealed",
     ),
-    "server": Budget(1_730, 11, "a team's server: its PostgreSQL, who comes in, walls between organisations, answers"),
+    "server": Budget(
+        1_775,
+        12,
+        "a team's server: its PostgreSQL, who comes in, walls between organisations, answers, what is read there",
+    ),
     "web": Budget(
         3_700,
         27,

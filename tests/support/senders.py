@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
-from backstory.exchange.frames import head_of
+from backstory.exchange import frames
+from backstory.exchange.frames import START, head_of
 from tests.support.team import tenant_of
 
 if TYPE_CHECKING:
     from backstory.server.people import LetIn
     from tests.support.team import Team
 
-UID = "01M3250V00CJ5X1JHP0Z69AWSQ"
+UID, OTHER = "01M3250V00CJ5X1JHP0Z69AWSQ", "01M3250V00CJ5X1JHP0Z69AWSR"
 
 
 class Sender:
@@ -64,3 +66,30 @@ def split(data: bytes) -> list[bytes]:
         found.append(data[at:end])
         at = end
     return found
+
+
+def line(of: str, **fields: object) -> bytes:
+    return json.dumps({"type": of, **fields}, separators=(",", ":")).encode() + b"\n"
+
+
+def exported(texts: list[str], after: int = 0, uid: str = UID, title: str = "hi") -> list[bytes]:
+    """The lines of a session with these texts, from behind so many of them on."""
+    return [
+        line("session", uid=uid, created="2026-09-21T14:13:20.123Z", next_seq=len(texts) + 1, title=title,
+             repository="github.com/me/app", branch="main"),
+        line("turn", uid=uid, first_seq=1, last_seq=len(texts), agent="claude", prompt="hi"),
+        *(line("event", seq=number, turn=uid, event={"AssistantText": {"text": text}})
+          for number, text in enumerate(texts, 1) if number > after),
+        line("session_end", uid=uid, turns=1, events=len(texts) - after),
+    ]  # fmt: skip
+
+
+def cut(rounds: list[list[str]], uid: str = UID, epoch: int = 1, title: str = "hi") -> list[bytes]:
+    """The frames of a session that was sent each time that it had gone on."""
+    made, texts, after, prev = list[bytes](), list[str](), START, ""
+    for each in rounds:
+        before, texts = len(texts), texts + each
+        lines = exported(texts, before, uid, title)
+        made += frames.frames(lines, session=uid, epoch=epoch, after=after, prev=prev, is_redacted=True)
+        after, prev = head_of(made[-1]).upto, head_of(made[-1]).chain
+    return made

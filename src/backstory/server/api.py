@@ -24,6 +24,7 @@ from backstory.exchange.json_lines import Uid
 from backstory.server import shelves
 from backstory.server.limits import Limits
 from backstory.server.people import Caller, People, TeamRole
+from backstory.server.reading import TeamReading
 from backstory.server.refusals import Refused
 from backstory.server.shelves import Shelves
 
@@ -96,7 +97,7 @@ class Api:
         limits: Limits | None = None,
     ) -> None:  # fmt: skip
         self._database, self._limits = database, limits or Limits()
-        self.people, self._shelves = People(database, now), Shelves(database, now)
+        self.people, self._shelves, self._reading = People(database, now), Shelves(database, now), TeamReading(database)
         self._bodies = Semaphore(BODIES_AT_ONCE)
 
     def app(self) -> Starlette:
@@ -117,6 +118,7 @@ class Api:
             Route("/v1/state", self._closed("sync", self._state), methods=["POST"]),
             Route("/v1/changes", self._closed("sync", self._changes), methods=["GET"]),
             Route("/v1/sessions/{uid}", self._closed("sync", self._remove), methods=["DELETE"]),
+            Route("/v1/repositories", self._closed("read", self._repositories), methods=["GET"]),
             Route("/v1/invites", self._closed("admin", self._invite), methods=["POST"]),
         ]
         return Starlette(routes=routes)
@@ -185,6 +187,9 @@ class Api:
 
     def _remove(self, caller: Caller, asked: ServerRequest) -> Any:
         return {"removal": self._shelves.remove(caller, asked.path["uid"])}
+
+    def _repositories(self, caller: Caller, asked: ServerRequest) -> Any:
+        return {"repositories": self._reading.repositories(caller)}
 
     # every request ----------------------------------------------------------------------------------------------------
 
