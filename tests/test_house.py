@@ -108,13 +108,13 @@ ROOMS = {
         "contexts; ended runs that are not stored; a reader for others; images in records, subagents by their calls",
     ),
     "sync": Budget(
-        2_575,
+        2_600,
         18,
         "what may leave the machine: the rule, the choice, texts without its names, a count of it; two machines: the "
         "plan, the words, ssh, files that are sealed",
     ),
     "server": Budget(
-        1_775,
+        1_820,
         12,
         "a team's server: its PostgreSQL, who comes in, walls between organisations, answers, what is read there",
     ),

@@ -72,14 +72,19 @@ class Team:
 
     def __init__(self, database: TeamDatabase, clock: Clock) -> None:
         self.database, self.clock = database, clock
-        api = Api(database, lambda: datetime.fromtimestamp(clock.ms / 1_000, UTC), Limits(10_000))
-        self.people, self.app = api.people, api.app()
-        self.client = TestClient(self.app)
+        api = self._api()
+        self.people = api.people
+        self.client = TestClient(api.app())
+
+    def _api(self) -> Api:
+        return Api(self.database, lambda: datetime.fromtimestamp(self.clock.ms / 1_000, UTC), Limits(10_000))
 
     @contextmanager
     def served(self) -> Iterator[str]:
         """The address of this server, on a port of this machine, while this lasts."""
-        config = uvicorn.Config(self.app, lifespan="off", ws="none", log_level="critical", access_log=False)
+        # What belongs to the loop of one server is not for another one.
+        app = self._api().app()
+        config = uvicorn.Config(app, lifespan="off", ws="none", log_level="critical", access_log=False)
         with listening(ServerPlace(host="127.0.0.1", port=0)) as sock:
             server = uvicorn.Server(config)
             thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})

@@ -25,7 +25,7 @@ QUEUE = f"{STORE}.queue.db"
 DATABASES = (STORE, QUEUE)
 FILES = (*(name + side for name in DATABASES for side in ("", "-journal", "-wal", "-shm")), "config.toml",
          "prices.toml", "folders.seen", "listeners.json", "web.json",
-         MASK_KEY, "server.json")  # fmt: skip
+         MASK_KEY, "server.json", "server.joining")  # fmt: skip
 """Our files in a home."""
 LOCKS = "locks"
 FOLDERS = (

@@ -51,6 +51,8 @@ class Join(Struct, frozen=True, forbid_unknown_fields=True):
     code: str
     name: str
     machine: str = ""
+    secret: str = ""
+    """Chosen by the machine, which may ask again by it."""
 
 
 class Wait(Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,6 +65,7 @@ class ComeIn(Struct, frozen=True, forbid_unknown_fields=True):
     """Asks whether the machine was let in."""
 
     login: str
+    secret: str = ""
 
 
 class Approve(Struct, frozen=True, forbid_unknown_fields=True):
@@ -135,13 +138,14 @@ class Api:
 
     def _join(self, asked: ServerRequest) -> Any:
         body = asked.body(Join)
-        return self.people.join(body.code, body.name, body.machine)
+        return self.people.join(body.code, body.name, body.machine, body.secret)
 
     def _wait(self, asked: ServerRequest) -> Any:
         return self.people.wait(asked.body(Wait).machine)
 
     def _come_in(self, asked: ServerRequest) -> Any:
-        found = self.people.come_in(asked.body(ComeIn).login)
+        body = asked.body(ComeIn)
+        found = self.people.come_in(body.login, body.secret)
         return {"waiting": True} if found is None else found
 
     def _approve(self, caller: Caller, asked: ServerRequest) -> Any:

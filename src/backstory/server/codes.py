@@ -17,6 +17,7 @@ TENANT_BITS = 48
 _ID_BYTES, _SECRET_BYTES = 8, 32
 _TOKEN = lazy_regex(r"bks_([0-9a-f]{1,12})-([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 _INVITE = lazy_regex(r"bki_([0-9a-f]{1,12})_([A-Za-z0-9_-]{43})")
+_SECRET = lazy_regex(r"[A-Za-z0-9_-]{43}")
 _LETTERS = "BCDFGHJKLMNPQRSTVWXZ"
 """Letters that are hard to confuse, and make no words."""
 _TYPED_CHARS = 8
@@ -51,6 +52,13 @@ def new_tenant() -> int:
 def new_token(tenant: int) -> LoginToken:
     """Return a token that nobody has."""
     return LoginToken(tenant, secrets.token_hex(_ID_BYTES), secrets.token_urlsafe(_SECRET_BYTES))
+
+
+def token_with(tenant: int, secret: str) -> LoginToken | None:
+    """The token of a secret that a machine chose: the same each time that it asks; None for what is no secret."""
+    if _SECRET.fullmatch(secret) is None:
+        return None
+    return LoginToken(tenant, hashlib.sha256(f"id {secret}".encode()).hexdigest()[: 2 * _ID_BYTES], secret)
 
 
 def new_invite(tenant: int) -> Invite:

@@ -111,21 +111,30 @@ class People:
             self._note(rows, caller.tenant, caller.person, "invite", role)
             return self._invite(rows, caller.tenant, role)
 
-    def join(self, code: str, name: str, machine: str) -> LetIn:
-        """Make a person of someone with a code, which is good once. Raises Refused."""
+    def join(self, code: str, name: str, machine: str, secret: str = "") -> LetIn:
+        """Make a person of someone with a code, which is good once. Raises Refused.
+
+        Who comes again with the secret of the first time gets the same answer: the line may have broken before it came.
+        """
         invite = codes.invite_of(code)
         if invite is None:
             raise Refused(401, "code_unknown", "This code is not good, or was used.")
         if not name.strip() or len(name) > NAME_CHARS_MAX or not name.isprintable():
             raise Refused(400, "name_unusable", f"A name has 1 to {NAME_CHARS_MAX} characters that can be seen.")
         with self._database.of(invite.tenant) as rows:
+            of = (invite.tenant, codes.hashed(invite.secret))
             row = rows.execute(
-                "delete from invite where tenant = %s and hash = %s and expires > %s returning role",
-                (invite.tenant, codes.hashed(invite.secret), self._now()),
+                "select role, person from invite where tenant = %s and hash = %s and expires > %s for update",
+                (*of, self._now()),
             ).fetchone()
+            if row is not None and row[1] is not None:
+                if (again := self._again(rows, invite.tenant, row[1], secret)) is not None:
+                    return again
+                row = None
             if row is None:
                 raise Refused(401, "code_unknown", "This code is not good, or was used.")
             person = codes.new_tenant()
+            rows.execute("update invite set person = %s where tenant = %s and hash = %s", (person, *of))
             made = rows.execute(
                 "insert into person (tenant, id, name, role, created) values (%s, %s, %s, %s, %s)"
                 " on conflict (tenant, name) do nothing",
@@ -134,7 +143,7 @@ class People:
             if made.rowcount == 0:
                 raise Refused(409, "name_taken", "Somebody of this organisation has this name.")
             self._note(rows, invite.tenant, person, "join", row[0])
-            return self._let_in(rows, invite.tenant, person, machine)
+            return self._let_in(rows, invite.tenant, person, machine, secret)
 
     def wait(self, machine: str) -> WaitingMachine:
         """Note a machine that wants to be let in by a person who is in already."""
@@ -156,10 +165,11 @@ class People:
     def approve(self, caller: Caller, code: str) -> str:
         """Let a machine that waits in as the caller; return what it calls itself. Raises Refused."""
         with self._database.of(WAITING) as rows:
+            of = (caller.tenant, caller.person)
             row = rows.execute(
-                "update login set for_tenant = %s, for_person = %s"
-                " where tenant = %s and code = %s and expires > %s and for_person is null returning machine",
-                (caller.tenant, caller.person, WAITING, codes.typed_code(code), self._now()),
+                "update login set for_tenant = %s, for_person = %s where tenant = %s and code = %s and expires > %s"
+                " and (for_person is null or (for_tenant, for_person) = (%s, %s)) returning machine",
+                (*of, WAITING, codes.typed_code(code), self._now(), *of),
             ).fetchone()
         if row is None:
             raise Refused(404, "code_unknown", "No machine waits with this code.")
@@ -167,21 +177,26 @@ class People:
             self._note(rows, caller.tenant, caller.person, "approve", "machine")
         return str(row[0])
 
-    def come_in(self, login: str) -> LetIn | None:
-        """Let a machine in that was approved; None while it waits. Raises Refused."""
+    def come_in(self, login: str, secret: str = "") -> LetIn | None:
+        """Let a machine in that was approved; None while it waits. Raises Refused. ``secret``: as in ``join``."""
         with self._database.of(WAITING) as rows:
+            of = (WAITING, codes.hashed(login))
             row = rows.execute(
-                "select for_tenant, for_person, machine from login where tenant = %s and hash = %s and expires > %s",
-                (WAITING, codes.hashed(login), self._now()),
-            ).fetchone()
+                "select for_tenant, for_person, machine, came from login"
+                " where tenant = %s and hash = %s and expires > %s for update", (*of, self._now()),
+            ).fetchone()  # fmt: skip
             if row is None:
                 raise Refused(401, "login_unknown", "This login is over. Begin it again.")
-            tenant, person, machine = row
+            tenant, person, machine, came = row
             if person is None:
                 return None
-            rows.execute("delete from login where tenant = %s and hash = %s", (WAITING, codes.hashed(login)))
+            rows.execute("update login set came = true where tenant = %s and hash = %s", of)
         with self._database.of(tenant) as rows:
-            return self._let_in(rows, tenant, person, machine)
+            if not came:
+                return self._let_in(rows, tenant, person, machine, secret)
+            if (again := self._again(rows, tenant, person, secret)) is None:
+                raise Refused(401, "login_unknown", "This login is over. Begin it again.")
+            return again
 
     def caller(self, token: str) -> Caller:
         """Return who asks with a token. Raises Refused, the same for whatever is wrong."""
@@ -266,8 +281,34 @@ class People:
         )
         return str(invite)
 
-    def _let_in(self, rows: Cursor[Any], tenant: int, person: int, machine: str) -> LetIn:
-        token, now = codes.new_token(tenant), self._now()
+    def _let_in(self, rows: Cursor[Any], tenant: int, person: int, machine: str, secret: str) -> LetIn:
+        token, now = codes.token_with(tenant, secret) if secret else codes.new_token(tenant), self._now()
+        if token is None:
+            raise Refused(400, "request_wrong", "This is no secret of a machine.")
+        made = rows.execute(
+            "insert into token (tenant, id, person, hash, name, scopes, created, expires)"
+            " values (%s, %s, %s, %s, %s, %s, %s, %s) on conflict do nothing",
+            (tenant, token.id, person, codes.hashed(token.secret), machine[:NAME_CHARS_MAX], SCOPES[TeamRole.ADMIN],
+             now, now + timedelta(days=TOKEN_DAYS)),
+        )  # fmt: skip
+        if made.rowcount == 0:
+            raise Refused(400, "request_wrong", "This secret was used before.")
+        self._note(rows, tenant, person, "login", token.id)
+        return self._told(rows, tenant, person, token)
+
+    def _again(self, rows: Cursor[Any], tenant: int, person: int, secret: str) -> LetIn | None:
+        """The answer that was given to a machine with this secret; None if there was none, or it has ended."""
+        token = codes.token_with(tenant, secret)
+        if token is None:
+            return None
+        row = rows.execute(
+            "select hash from token where tenant = %s and id = %s and person = %s", (tenant, token.id, person)
+        ).fetchone()
+        if row is None or not codes.is_secret_of(token.secret, bytes(row[0])):
+            return None
+        return self._told(rows, tenant, person, token)
+
+    def _told(self, rows: Cursor[Any], tenant: int, person: int, token: codes.LoginToken) -> LetIn:
         row = rows.execute(
             "select p.name, p.role, o.name from person p join organisation o on o.tenant = p.tenant"
             " where p.tenant = %s and p.id = %s",
@@ -275,15 +316,7 @@ class People:
         ).fetchone()
         if row is None:
             raise Refused(401, "login_unknown", "This login is over. Begin it again.")
-        name, role, organisation = row[0], TeamRole(row[1]), row[2]
-        rows.execute(
-            "insert into token (tenant, id, person, hash, name, scopes, created, expires)"
-            " values (%s, %s, %s, %s, %s, %s, %s, %s)",
-            (tenant, token.id, person, codes.hashed(token.secret), machine[:NAME_CHARS_MAX], SCOPES[TeamRole.ADMIN],
-             now, now + timedelta(days=TOKEN_DAYS)),
-        )  # fmt: skip
-        self._note(rows, tenant, person, "login", token.id)
-        return LetIn(token=str(token), organisation=organisation, name=name, role=role)
+        return LetIn(token=str(token), organisation=row[2], name=row[0], role=TeamRole(row[1]))
 
     def _note(self, rows: Cursor[Any], tenant: int, person: int | None, action: str, what: str) -> None:
         note(rows, tenant, person, action, what, self._now())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -12,12 +13,13 @@ import msgspec
 from msgspec import Struct
 
 from backstory.errors import CannotWrite, NotLoggedIn, ServerAddressWrong
+from backstory.store.private import make_private_folder, write_private
 from backstory.sync.notes import FOLDER
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-ACCOUNT = "server.json"
+ACCOUNT, JOINING = "server.json", "server.joining"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -67,8 +69,32 @@ def keep(home: Path, login: Account) -> None:
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(path)
+        with suppress(FileNotFoundError):
+            (home / JOINING).unlink()
     except OSError as refused:
         raise CannotWrite(path, refused.strerror or str(refused)) from refused
+
+
+def secret_to_join(home: Path, code: str) -> str:
+    """A secret by which this machine may come in with a code again, when the answer was lost. Raises CannotWrite."""
+    path, of = home / JOINING, hashlib.sha256(code.encode()).hexdigest()
+    try:
+        kept = path.read_text("utf-8").split()
+    except (OSError, UnicodeDecodeError):
+        kept = []
+    if len(kept) == 2 and kept[0] == of:
+        return kept[1]
+    secret = new_secret()
+    make_private_folder(home)
+    with suppress(FileNotFoundError):
+        path.unlink()
+    write_private(path, f"{of} {secret}\n".encode(), sync=True)
+    return secret
+
+
+def new_secret() -> str:
+    """A secret that becomes part of a token."""
+    return secrets.token_urlsafe(32)
 
 
 def notes_of(home: Path, login: Account) -> Path:

@@ -44,7 +44,7 @@ def command(
     if approve is not None:
         own = accounts.account(app.home)
         with Remote(own.address, own.token) as remote:
-            machine = remote.ask("POST", "/v1/login/approve", {"code": approve}, repeats=False)["machine"]
+            machine = remote.ask("POST", "/v1/login/approve", {"code": approve})["machine"]
         if as_json:
             output.json({"machine": machine})
         else:
@@ -59,9 +59,9 @@ def command(
     with Remote(where) as remote:
         if code is not None:
             wanted = {"code": code, "name": person or getpass.getuser(), "machine": machine}
-            found = remote.ask("POST", "/v1/join", wanted, repeats=False)
+            found = remote.ask("POST", "/v1/join", wanted | {"secret": accounts.secret_to_join(app.home, code)})
         else:
-            found = _waited(remote, machine)
+            found = _waited(remote, machine, accounts.new_secret())
     login = accounts.Account(
         address=where, token=found["token"], organisation=found["organisation"], name=found["name"], role=found["role"]
     )
@@ -74,7 +74,7 @@ def command(
         output.talk("Nothing was sent. What would be: backstory sync --dry-run")
 
 
-def _waited(remote: Remote, machine: str) -> Any:
+def _waited(remote: Remote, machine: str, secret: str) -> Any:
     """Wait until a person lets this machine in."""
     waiting = remote.ask("POST", "/v1/login", {"machine": machine}, repeats=False)
     output.talk("Type this on a machine of yours that is logged in:")
@@ -82,7 +82,7 @@ def _waited(remote: Remote, machine: str) -> Any:
     ends = time.monotonic() + int(waiting["expires_in"])
     while time.monotonic() < ends:
         time.sleep(ASKS_EVERY_S)
-        found = remote.ask("POST", "/v1/login/token", {"login": waiting["login"]})
+        found = remote.ask("POST", "/v1/login/token", {"login": waiting["login"], "secret": secret})
         if "token" in found:
             return found
     raise Cancelled

@@ -1,0 +1,235 @@
+"""The line to the server breaks at every step: then the server has what the client has, once, and said no more."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backstory.derive.secrets import Redactor
+from backstory.errors import ServerUnreachable
+from backstory.exchange import frames
+from backstory.exchange.frames import joined, read
+from backstory.store import open_store
+from backstory.sync import uploading
+from backstory.sync.account import JOINING, Account, keep, new_secret, secret_to_join
+from backstory.sync.dry_run import OutwardExport
+from backstory.sync.leaving import choose
+from backstory.sync.notes import SyncNotes
+from backstory.sync.opted import opted_in
+from backstory.sync.remote import Remote
+from tests.support.clock import NOW
+from tests.support.counts import IS_LONG, steps
+from tests.support.cutting import CuttingProxy, Fault, at, cutting
+from tests.support.laptops import KEY, MACHINE, Laptop
+from tests.support.senders import Sender
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.team import Team
+
+FAULTS: list[Fault] = [each for each in Fault if each != Fault.NONE]
+
+
+@pytest.fixture(scope="module")
+def address(made_team: Team) -> Iterator[str]:
+    """The server, on a port."""
+    with made_team.served() as found:
+        yield found
+
+
+@pytest.fixture
+def proxy(address: str) -> Iterator[CuttingProxy]:
+    with cutting(address) as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def short_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames of few events and requests of few frames, so that there is more to cut."""
+    monkeypatch.setattr(frames, "EVENTS_MAX", 3)
+    monkeypatch.setattr(uploading, "FRAMES_AT_ONCE", 2)
+
+
+def remote(proxy: CuttingProxy, token: str | None = None) -> Remote:
+    """The server behind the broken line, which is asked again without a pause."""
+    return Remote(proxy.address, token, wait=lambda _: None)
+
+
+class BrokenLaptop(Laptop):
+    """A machine that syncs over a broken line, and checks what it is told."""
+
+    def __init__(self, folder: Path, sender: Sender, proxy: CuttingProxy) -> None:
+        super().__init__(folder, open_store(folder / "store.db", shared=True, now=lambda: NOW), sender)
+        self.proxy = proxy
+
+    def tries_to_sync(self) -> bool:
+        """Sync as far as the line lets it; what it says is confirmed is there."""
+        with remote(self.proxy, self.sender.token) as line:
+            self.remote: Any = line
+            try:
+                done = self.sync()
+            except ServerUnreachable:
+                return False
+        for uid in {*done.sent, *done.created}:
+            assert self.sender.state(uid)["chain"] == SyncNotes.read(self.notes).sent[uid].chain
+        return not done.failed
+
+    def forgets(self, uids: list[str]) -> list[str] | None:
+        with remote(self.proxy, self.sender.token) as line:
+            try:
+                return uploading.forget(line, SyncNotes.read(self.notes), uids)
+            except ServerUnreachable:
+                return None
+
+    def lines(self) -> dict[str, list[bytes]]:
+        """The lines of each session that the client has, as it would send them to a server that has nothing."""
+        chosen = choose([self.store], opted_in(self.opted, MACHINE.home)).leaving
+        export = OutwardExport(chosen, MACHINE, Redactor(people=False, key=lambda: KEY), NOW)
+        export.learn()
+        return {
+            each.origin.uid: [*_whole([*frames.frames(
+                uploading._of_session(export.lines([each])), session=each.origin.uid, is_redacted=True
+            )])]
+            for each in chosen
+        }  # fmt: skip
+
+    def lines_there(self) -> dict[str, list[bytes]]:
+        """The lines of each session that the server has."""
+        self.sender.upto = ""
+        found: dict[str, list[bytes]] = {}
+        for each in self.sender.news():
+            found.setdefault(frames.head_of(each).session, []).append(each)
+        return {uid: [*_whole(parts)] for uid, parts in found.items()}
+
+
+def _whole(parts: list[bytes]) -> Iterator[bytes]:
+    return joined([read(each) for each in parts])
+
+
+def same(laptop: BrokenLaptop, *, gone: set[str] = frozenset()) -> None:  # type: ignore[assignment]
+    """Assert that the server has what the client has: the same chains and lines, none twice, none missing."""
+    ours, notes = laptop.lines(), SyncNotes.read(laptop.notes).sent
+    assert {uid: lines for uid, lines in ours.items() if uid not in gone} == laptop.lines_there()
+    for uid in ours.keys() - gone:
+        assert laptop.sender.state(uid)["chain"] == notes[uid].chain
+    for uid in gone:
+        assert (laptop.sender.state(uid)["is_forgotten"], laptop.sender.state(uid)["chain"]) == (True, "")
+
+
+def story(laptop: BrokenLaptop) -> None:
+    """Work and sync; a session is taken out. What broke is done again on a whole line, and changes nothing more."""
+    laptop.works("aaaaaaaa", "first")
+    laptop.tries_to_sync()
+    laptop.works("aaaaaaaa", "second")
+    laptop.works("bbbbbbbb", *(f"number {number}" for number in range(6)))
+    laptop.tries_to_sync()
+    laptop.works("cccccccc", "taken out")
+    laptop.tries_to_sync()
+    gone = next(uid for uid, lines in laptop.lines().items() if any(b"taken out" in each for each in lines))
+    laptop.forgets([gone])
+    laptop.proxy.fault = lambda number: Fault.NONE
+    laptop.tries_to_sync()
+    laptop.proxy.settle()
+    assert laptop.forgets([gone]) == [gone]
+    laptop.works("aaaaaaaa", "third")
+    assert laptop.tries_to_sync()
+    same(laptop, gone={gone})
+    laptop.proxy.requests.clear()
+    assert laptop.tries_to_sync()
+    assert [each.split()[1] for each in laptop.proxy.requests] == [b"/v1/me"]
+
+
+STEPS = 12
+"""The number of requests of the story where nothing breaks."""
+
+
+def machine(folder: Path, team: Team, proxy: CuttingProxy) -> BrokenLaptop:
+    folder.mkdir()
+    return BrokenLaptop(folder, Sender(team, team.founded()), proxy)
+
+
+def test_the_story_has_so_many_steps(tmp_path: Path, team: Team, proxy: CuttingProxy) -> None:
+    laptop = machine(tmp_path / "x", team, proxy)
+    seen = list[int]()
+    proxy.fault = lambda number: seen.append(number) or Fault.NONE  # type: ignore[func-returns-value]
+    story(laptop)
+    assert len(seen) == STEPS
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_whatever_request_breaks_all_is_there_once(
+    fault: Fault, tmp_path: Path, team: Team, proxy: CuttingProxy
+) -> None:
+    for step in steps(STEPS + 1, every=8, first=FAULTS.index(fault)):
+        proxy.requests.clear()
+        proxy.fault = at(step, fault)
+        story(machine(tmp_path / str(step), team, proxy))
+
+
+@pytest.mark.parametrize("seed", range(100 if IS_LONG else 4))
+def test_whatever_breaks_again_and_again_all_is_there_once(
+    seed: int, tmp_path: Path, team: Team, proxy: CuttingProxy
+) -> None:
+    chance = random.Random(seed)
+    proxy.fault = lambda number: chance.choice(FAULTS) if chance.random() < 0.6 else Fault.NONE
+    story(machine(tmp_path / "x", team, proxy))
+
+
+# coming in ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_who_comes_in_by_a_code_is_in_whatever_breaks(fault: Fault, team: Team, proxy: CuttingProxy) -> None:
+    code = team.people.found("The team")
+    proxy.requests.clear()
+    proxy.fault = at(1, fault)
+    wanted = {"code": code, "name": "anna", "machine": "laptop", "secret": new_secret()}
+    with remote(proxy) as line:
+        try:
+            found = line.ask("POST", "/v1/join", wanted)
+        except ServerUnreachable:
+            found = None
+        proxy.settle()
+        # The command is typed again, as after a kill.
+        found = found or line.ask("POST", "/v1/join", wanted)
+    assert team.ask("GET", "/v1/people", found["token"])[1]["people"][0]["name"] == "anna"
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_machine_that_was_let_in_is_in_whatever_breaks(fault: Fault, team: Team, proxy: CuttingProxy) -> None:
+    anna = team.founded()
+    for step in (1, 2, 3):
+        proxy.requests.clear()
+        proxy.fault = at(step, fault)
+        secret = new_secret()
+        with remote(proxy) as line, remote(proxy, anna.token) as own:
+            waiting = line.ask("POST", "/v1/login", {"machine": "desk"})
+            assert own.ask("POST", "/v1/login/approve", {"code": waiting["code"]}) == {"machine": "desk"}
+            found = line.ask("POST", "/v1/login/token", {"login": waiting["login"], "secret": secret})
+        proxy.settle()
+        assert team.ask("GET", "/v1/me", found["token"])[0] == 200
+
+
+def test_who_has_the_code_and_not_the_secret_of_the_first_time_is_not_let_in(team: Team) -> None:
+    code = team.people.found("The team")
+    wanted = {"code": code, "name": "anna"}
+    came = team.ask("POST", "/v1/join", body=wanted | {"secret": (secret := new_secret())})[1]
+    for other in ({}, {"secret": new_secret()}, {"secret": "x"}):
+        status, refused = team.ask("POST", "/v1/join", body=wanted | other)
+        assert (status, refused["error"]["kind"]) == (401, "code_unknown")
+    assert team.ask("POST", "/v1/join", body=wanted | {"secret": secret}) == (200, came)
+    team.ask("POST", "/v1/logout", came["token"])
+    assert team.ask("POST", "/v1/join", body=wanted | {"secret": secret})[0] == 401
+
+
+def test_a_login_that_was_killed_before_its_answer_came_is_typed_again(tmp_path: Path) -> None:
+    first = secret_to_join(tmp_path / "home", "bki_1_x")
+    assert secret_to_join(tmp_path / "home", "bki_1_x") == first
+    assert secret_to_join(tmp_path / "home", "bki_1_y") != first
+    assert (tmp_path / "home" / JOINING).stat().st_mode & 0o777 == 0o600
+    keep(tmp_path / "home", Account(address="x", token="y", organisation="", name="", role=""))
+    assert not (tmp_path / "home" / JOINING).exists()
