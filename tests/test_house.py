@@ -51,7 +51,7 @@ ROOMS = {
         "that faces show beside each other; amounts of charts, and the SQL of every number",
     ),
     "cli": Budget(
-        19_985,
+        20_045,
         130,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
@@ -114,8 +114,8 @@ ROOMS = {
         "plan, the words, ssh, files that are sealed",
     ),
     "server": Budget(
-        1_820,
-        12,
+        1_865,
+        13,
         "a team's server: its PostgreSQL, who comes in, walls between organisations, answers, what is read there",
     ),
     "web": Budget(

@@ -359,7 +359,9 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
     "login": [(), (EVIL_NAME,), (EVIL_NAME, "--json"), ("--approve", EVIL_NAME)],
     "logout": [()],
     "team invite": [(), ("--json",)],
-    "team users": [(), (EVIL_NAME, "--remove")],
+    "team users": [(), (EVIL_NAME, "--remove"), (EVIL_NAME, "--remove", "--yes")],
+    "team repos": [(), ("--json",)],
+    "team leave": [(), ("--yes",), ("--yes", "--json")],
     "web": [],  # it ends when a person ends it; tests/web read what it serves
     "tui": [],  # it ends when a person leaves it; tests/tui read what it paints
     "uninstall": [(), ("--json",), (EVIL_NAME,)],

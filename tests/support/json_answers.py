@@ -233,16 +233,17 @@ def _team(ask: JsonAnswers, root: Path) -> None:
     with shared_postgres(root) as postgres, team_of(make_own(postgres), Clock()) as team, team.served() as address:
         ask("login", address, "--code", team.people.found("The team"), "--person", "anna")
         ask("login", "--approve", team.people.wait("desk").code)
-        ask("team", "invite")
+        team.people.join(ask("team", "invite", "--as", "admin")["invitation"], "ben", "desk")
         ask("team", "users")
         ask.plainly("config", "set", "sync.repositories", "me/tool")
         ask.plainly("config", "set", "sync.enabled", "true")
         sent = ask("sync")["sent_uids"]
         ask("sync", "status")
+        ask("team", "repos")
         ask("sync", "forget", *sent, "--yes")
         ask.plainly("config", "set", "sync.enabled", "false")
         ask.plainly("config", "set", "sync.repositories", "")
-        ask.plainly("logout")
+        ask("team", "leave", "--yes")
 
 
 def _tree(ask: JsonAnswers) -> None:

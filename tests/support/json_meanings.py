@@ -104,6 +104,7 @@ emails: e-mail addresses that would leave as they are
 enabled: true if history may leave this machine
 ended: when a turn ended
 env: the variables that a client gives the server
+erased_count: sessions that were erased on a team's server
 error: why it failed
 errors: what could not be read, each with `reason`
 estimated_ms: about how much time a tip is worth
@@ -253,6 +254,7 @@ paths: files that were changed
 paths_elsewhere: files outside the project that were changed
 pattern: the pattern of a tip
 people: the people of an organisation
+people_count: people who have history of it on a team's server
 person: the name of a person of a team
 pid: a process
 places: repositories and folders, the last active first
@@ -295,6 +297,7 @@ removed_paths: logs and files that were removed
 removed_turns: turns that were removed
 removed_uids: sessions, by uid, that were removed
 report: what becomes of each record
+repositories: the repositories of which an organisation has history
 repository: the repository, as its remote names it
 restored: turns that were shown again
 results: commits and pull requests

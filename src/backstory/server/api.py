@@ -114,6 +114,7 @@ class Api:
             Route("/v1/login/approve", self._closed("read", self._approve), methods=["POST"]),
             Route("/v1/logout", self._closed("read", self._logout), methods=["POST"]),
             Route("/v1/me", self._closed("read", self._me), methods=["GET"]),
+            Route("/v1/me", self._closed("read", self._leave), methods=["DELETE"]),
             Route("/v1/people", self._closed("read", self._people), methods=["GET"]),
             Route("/v1/people/{name}", self._closed("admin", self._set_role), methods=["PATCH"]),
             Route("/v1/people/{name}", self._closed("admin", self._put_out), methods=["DELETE"]),
@@ -169,8 +170,10 @@ class Api:
         return {}
 
     def _put_out(self, caller: Caller, asked: ServerRequest) -> Any:
-        self.people.put_out(caller, asked.path["name"])
-        return {}
+        return {"erased_count": self.people.put_out(caller, asked.path["name"])}
+
+    def _leave(self, caller: Caller, asked: ServerRequest) -> Any:
+        return {"erased_count": self.people.leave(caller)}
 
     def _invite(self, caller: Caller, asked: ServerRequest) -> Any:
         return {"code": self.people.invite(caller, asked.body(NewInvite).role)}

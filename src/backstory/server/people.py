@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from backstory.server import codes
 from backstory.server.audit import note
+from backstory.server.erasing import erase_person
 from backstory.server.refusals import Refused
 
 if TYPE_CHECKING:
@@ -251,14 +252,24 @@ class People:
             self._keep_an_admin(rows, caller.tenant)
             self._note(rows, caller.tenant, caller.person, "role", f"{person:x} {role}")
 
-    def put_out(self, caller: Caller, name: str) -> None:
-        """Take a person out of the organisation; their tokens end at once. Raises Refused as ``set_role`` does."""
+    def put_out(self, caller: Caller, name: str) -> int:
+        """Take a person out with all that they sent; return of how many sessions. Their tokens end at once.
+
+        Raises Refused as ``set_role`` does.
+        """
         with self._database.of(caller.tenant) as rows:
-            person = self._person(rows, caller.tenant, name)
-            rows.execute("delete from token where tenant = %s and person = %s", (caller.tenant, person))
-            rows.execute("delete from person where tenant = %s and id = %s", (caller.tenant, person))
-            self._keep_an_admin(rows, caller.tenant)
-            self._note(rows, caller.tenant, caller.person, "put_out", f"{person:x}")
+            return self._erase(rows, caller, self._person(rows, caller.tenant, name), "put_out")
+
+    def leave(self, caller: Caller) -> int:
+        """Take the caller out as ``put_out`` does. Raises Refused for the last admin."""
+        with self._database.of(caller.tenant) as rows:
+            return self._erase(rows, caller, self._person(rows, caller.tenant, caller.name), "leave")
+
+    def _erase(self, rows: Cursor[Any], caller: Caller, person: int, action: str) -> int:
+        count = erase_person(rows, caller.tenant, person)
+        self._keep_an_admin(rows, caller.tenant)
+        self._note(rows, caller.tenant, caller.person, action, f"{person:x}")
+        return count
 
     def _person(self, rows: Cursor[Any], tenant: int, name: str) -> int:
         # The organisation's row is the lock: two admins who put each other out do it one after the other.

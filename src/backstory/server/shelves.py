@@ -20,6 +20,7 @@ from backstory.exchange import frames
 from backstory.exchange.frames import Frame, FrameDamaged, FrameHead, FramePoint, FrameVerdict
 from backstory.exchange.json_lines import SessionLine, TurnLine
 from backstory.server.audit import note
+from backstory.server.erasing import erase_session
 from backstory.server.refusals import Refused
 
 if TYPE_CHECKING:
@@ -158,9 +159,7 @@ class Shelves:
                 "update person set generation = generation + 1 where tenant = %s and id = %s returning generation",
                 (caller.tenant, caller.person),
             ))  # fmt: skip
-            of = (caller.tenant, caller.person, uid)
-            there = rows.execute("delete from frame where tenant = %s and person = %s and session = %s", of).rowcount
-            rows.execute("delete from session where tenant = %s and person = %s and uid = %s", of)
+            there = erase_session(rows, caller.tenant, caller.person, uid)
             known = rows.execute(
                 "insert into removal values (%s, %s, %s, %s, %s) on conflict do nothing",
                 (caller.tenant, caller.person, mark, self._now(), generation),

@@ -150,6 +150,10 @@ team invite
 team invite --as admin
 team users
 team users ben --as reader
+team repos
+team repos --json
+team leave
+team leave --yes
 sync
 sync --dry-run
 sync status

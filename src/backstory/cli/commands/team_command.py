@@ -1,6 +1,8 @@
 """``backstory team``: the people of a team server's organisation.
 
-JSON of ``users``: ``people``, each with ``person``, ``membership`` and ``created``; of ``invite``: ``invitation``.
+JSON of ``users``: ``people``, each with ``person``, ``membership`` and ``created``; of ``invite``: ``invitation``; of
+``leave``: ``address`` and ``erased_count``, the number of sessions; of ``repos``: ``repositories``, each with
+``repository``, ``session_count``, ``event_count``, ``people_count`` and ``last_active``.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import click
 
 from backstory.cli import output
 from backstory.cli.options import json_option
+from backstory.cli.trusting import is_agreed
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
@@ -21,7 +24,7 @@ ROLES = ("reader", "member", "admin")
 
 @click.group("team")
 def command() -> None:
-    """Let people in to your organisation on the team server, and out."""
+    """See what is in your organisation on the team server; let people in, and out."""
 
 
 @command.command("invite")
@@ -44,14 +47,18 @@ def invite(app: App, role: str, as_json: bool) -> None:
 @command.command("users")
 @click.argument("name", required=False)
 @click.option("--as", "role", type=click.Choice(ROLES), help="Give this role.")
-@click.option("--remove", is_flag=True, help="Take NAME out; their logins end at once.")
+@click.option("--remove", is_flag=True, help="Take NAME out; their logins end, and what they sent is erased.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @json_option
 @click.pass_obj
-def users(app: App, role: str | None, name: str | None, remove: bool, as_json: bool) -> None:
+def users(app: App, role: str | None, name: str | None, remove: bool, yes: bool, as_json: bool) -> None:
     """List the people of your organisation, or change NAME of them. The last admin stays."""
     if (name is None) != (role is None and not remove) or (role is not None and remove):
         raise click.UsageError("To change a person give the name, and --as or --remove.")
     if name is not None:
+        what = f"Taking {output.one_liner(name)} out, and erasing for good what they sent"
+        if remove and not is_agreed(what, f"{what}?", yes=yes):
+            return
         path = f"/v1/people/{quote(name, safe='')}"
         _asked(app, "DELETE" if remove else "PATCH", path, None if remove else {"role": role})
     _, found = _asked(app, "GET", "/v1/people")
@@ -62,6 +69,54 @@ def users(app: App, role: str | None, name: str | None, remove: bool, as_json: b
         return
     for each in people:
         output.data(f"{each['role']:<7}{output.one_line(each['name'], output.width() - 7)}")
+
+
+@command.command("repos")
+@json_option
+@click.pass_obj
+def repos(app: App, as_json: bool) -> None:
+    """List the repositories of which your organisation has history, the last active first."""
+    _, found = _asked(app, "GET", "/v1/repositories")
+    if as_json:
+        named = {"session_count": "sessions", "event_count": "events", "people_count": "people"}
+        output.json({"repositories": [
+            {"repository": each["repository"], **{ours: each[theirs] for ours, theirs in named.items()},
+             "last_active": each["last_active"]}
+            for each in found["repositories"]
+        ]})  # fmt: skip
+        return
+    rows = [
+        (each["repository"], f"{each['sessions']:,}", f"{each['events']:,}", f"{each['people']:,}",
+         (each["last_active"] or "")[:10])
+        for each in found["repositories"]
+    ]  # fmt: skip
+    if rows:
+        heads = ("repository", "sessions", "events", "people", "last active")
+        for line in output.table(rows, flexible=0, heads=heads):
+            output.data(line)
+    else:
+        output.talk("Your organisation has no history there yet: backstory sync")
+
+
+@command.command("leave")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@json_option
+@click.pass_obj
+def leave(app: App, yes: bool, as_json: bool) -> None:
+    """Leave your organisation: all that you sent is erased there for good. On this machine your history stays."""
+    from backstory.sync import account as accounts
+
+    own = accounts.account(app.home)
+    what = f"Leaving {output.one_liner(own.organisation)} at {own.address}, and erasing for good what you sent"
+    if not is_agreed(what, f"{what}?", yes=yes):
+        return
+    address, found = _asked(app, "DELETE", "/v1/me")
+    accounts.notes_of(app.home, own).unlink(missing_ok=True)
+    accounts.forget(app.home)
+    if as_json:
+        output.json({"address": address, "erased_count": found["erased_count"]})
+    else:
+        output.talk(f"You left. Erased there: {output.counted(found['erased_count'], 'session')}.")
 
 
 def _asked(app: App, method: str, path: str, body: Any = None) -> tuple[str, Any]:

@@ -1,0 +1,35 @@
+"""Rows of a session or a person, erased: history, what is derived of it, and marks of what a person removed.
+
+The audit keeps that it was done; it holds neither names nor content.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from psycopg import Cursor
+
+OF_SESSION = {"frame": "session", "session": "uid"}
+"""The tables with rows of a session, and their columns of its uid."""
+OF_PERSON = (*OF_SESSION, "removal", "token")
+"""The tables with rows of a person, besides the person's own row and the audit."""
+
+
+def erase_session(rows: Cursor[Any], tenant: int, person: int, uid: str) -> bool:
+    """Erase a session of a person; False if there was none."""
+    of, is_gone = (tenant, person, uid), False
+    for table, column in OF_SESSION.items():
+        gone = rows.execute(f"delete from {table} where tenant = %s and person = %s and {column} = %s".encode(), of)
+        is_gone |= gone.rowcount > 0
+    return is_gone
+
+
+def erase_person(rows: Cursor[Any], tenant: int, person: int) -> int:
+    """Erase a person and all that is theirs; return the number of sessions that there were."""
+    of, count = (tenant, person), 0
+    for table in OF_PERSON:
+        gone = rows.execute(f"delete from {table} where tenant = %s and person = %s".encode(), of)
+        count += gone.rowcount if table == "session" else 0
+    rows.execute("delete from person where tenant = %s and id = %s", of)
+    return count
