@@ -116,7 +116,7 @@ def test_a_team_comes_together_by_commands_and_outlives_a_server_that_is_killed(
     again = RunningServer(folder, tmp_path, "--port", port)
     assert (again.address, again.code) == (server.address, "")
     assert anna.types("team", "users").stdout == "admin  anna\nreader ben\n"
-    assert anna.types("team", "users", "ben", "--remove").returncode == 0
+    assert anna.types("team", "users", "ben", "--remove", "--yes").returncode == 0
     assert ben.types("team", "users").returncode == 77
     assert anna.types("logout").returncode == 0
     assert not kept.exists()
