@@ -23,7 +23,7 @@ from tests.support.clock import NOW
 from tests.support.counts import IS_LONG, steps
 from tests.support.cutting import CuttingProxy, Fault, at, cutting
 from tests.support.laptops import KEY, MACHINE, Laptop
-from tests.support.senders import Sender
+from tests.support.senders import LAPTOP, Sender
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +56,7 @@ def short_frames(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def remote(proxy: CuttingProxy, token: str | None = None) -> Remote:
     """The server behind the broken line, which is asked again without a pause."""
-    return Remote(proxy.address, token, wait=lambda _: None)
+    return Remote(proxy.address, token, LAPTOP, wait=lambda _: None)
 
 
 class BrokenLaptop(Laptop):

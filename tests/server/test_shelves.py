@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,9 +14,11 @@ from hypothesis import strategies as st
 from backstory.exchange import frames
 from backstory.exchange.frames import head_of, joined, read
 from backstory.server import shelves
+from backstory.server.api import MACHINE
 from backstory.server.codes import token_of
+from backstory.server.shelves import NOT_A_BEGINNING
 from tests.support.counts import examples
-from tests.support.senders import OTHER, UID, Sender, cut, exported
+from tests.support.senders import DESK, LAPTOP, OTHER, UID, Sender, cut, exported
 from tests.support.team import tenant_of
 
 if TYPE_CHECKING:
@@ -171,8 +174,7 @@ def test_what_is_seen_late_is_read_by_who_was_up_to_date(sender: Sender) -> None
 
 @pytest.mark.parametrize("after", ["x", "1", "1.2", "1.2.x", "a.b.c"])
 def test_a_place_that_nobody_gave_is_refused(after: str, sender: Sender) -> None:
-    headers = {"Authorization": f"Bearer {sender.token}"}
-    assert sender.team.client.get("/v1/changes", params={"after": after}, headers=headers).status_code == 400
+    assert sender.team.client.get("/v1/changes", params={"after": after}, headers=sender.headers).status_code == 400
 
 
 # who it is of ---------------------------------------------------------------------------------------------------------
@@ -211,6 +213,125 @@ def test_a_token_for_some_repositories_sends_no_others(team: Team) -> None:
         rows.execute("update token set repositories = %s where id = %s", (["github.com/me/other"], token.id))
     status, found = sender.answer(*cut([["a"]]))
     assert (status, found["error"]["kind"], sender.state()["chain"]) == (403, "not_allowed", "")
+
+
+# machines of one person -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.hypothesis
+@settings(max_examples=examples(25))
+@given(
+    ours=st.lists(st.sampled_from([["a"], ["b"], ["a", "b"]]), min_size=1, max_size=4),
+    theirs=st.lists(st.sampled_from([["a"], ["b"], ["a", "b"]]), min_size=1, max_size=4),
+    order=st.lists(st.tuples(st.booleans(), st.integers(1, 2), st.integers(0, 4), st.integers(1, 3)), max_size=12),
+)
+def test_two_machines_with_one_session_never_mix_and_neither_replaces_the_other(
+    ours: list[list[str]], theirs: list[list[str]], order: list[tuple[bool, int, int, int]], made_team: Team
+) -> None:
+    anna = made_team.founded()
+    senders = Sender(made_team, anna), Sender(made_team, anna, DESK)
+    sent = [{epoch: cut(rounds, epoch=epoch) for epoch in (1, 2)} for rounds in (ours, theirs)]
+    for is_second, epoch, begin, count in order:
+        if part := sent[is_second][epoch][begin : begin + count]:
+            senders[is_second].send(*part)
+    for sender, each in zip(senders, sent, strict=True):
+        sender.send(*each[2])
+    for sender, each, rounds in zip(senders, sent, (ours, theirs), strict=True):
+        assert sender.state()["chain"] == head_of(each[2][-1]).chain
+        assert texts_of(sender.news()) == [text for round_ in rounds for text in round_]
+
+
+def shown(team: Team, sender: Sender, uid: str = UID) -> list[str]:
+    """The machines whose variants of a session are shown."""
+    asked = f"select machine from session s where tenant = %s and uid = %s and {NOT_A_BEGINNING} order by machine"
+    with team.database.of(sender.tenant) as rows:
+        return [each for (each,) in rows.execute(asked.encode(), (sender.tenant, uid)).fetchall()]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_beginning_of_what_another_machine_has_is_not_shown_and_both_of_two_that_differ_are(
+    is_first: bool, team: Team
+) -> None:
+    anna = team.founded()
+    one, other = Sender(team, anna, LAPTOP if is_first else DESK), Sender(team, anna, DESK if is_first else LAPTOP)
+    sent = cut([["a"], ["b"], ["c"]])
+    one.send(*sent[:1])
+    other.send(*sent[:2])
+    assert shown(team, one) == [other.machine]
+    one.send(*sent[1:])
+    assert shown(team, one) == [one.machine]
+    other.send(sent[2])
+    assert shown(team, one) == [LAPTOP]
+    other.send(*cut([["a"], ["else"]], epoch=2))
+    assert shown(team, one) == [LAPTOP, DESK]
+    ben = Sender(team, team.joined(anna, "ben"), DESK)
+    ben.send(*sent)
+    assert shown(team, one) == [LAPTOP, DESK, DESK]
+
+
+def test_what_is_not_seen_yet_of_another_machine_hides_nothing(team: Team) -> None:
+    anna = team.founded()
+    one, other = Sender(team, anna), Sender(team, anna, DESK)
+    begun, *rest = cut([["a"], ["b" * 1_100_000, "c"]])
+    one.send(begun, *rest)
+    assert len(rest) > 1
+    other.send(begun, *rest[:-1])
+    assert shown(team, one) == [one.machine]
+
+
+@pytest.mark.parametrize("path", ["/v1/sync", "/v1/state", "/v1/changes"])
+@pytest.mark.parametrize("machine", [None, "", "x", f"{LAPTOP}'", LAPTOP.lower()])
+def test_who_does_not_say_which_machine_asks_is_refused(machine: str | None, path: str, sender: Sender) -> None:
+    headers = {"Authorization": f"Bearer {sender.token}"} | ({} if machine is None else {MACHINE: machine})
+    method = "GET" if path == "/v1/changes" else "POST"
+    body = b'{"uids":[]}' if path == "/v1/state" else b"".join(cut([["a"]]))
+    answer = sender.team.client.request(method, path, content=body, headers=headers)
+    assert (answer.status_code, answer.json()["error"]["kind"]) == (400, "machine_missing")
+    assert sender.state()["chain"] == ""
+
+
+def test_what_all_machines_sent_of_a_session_is_removed_and_none_brings_it_back(team: Team) -> None:
+    anna = team.founded()
+    one, other = Sender(team, anna), Sender(team, anna, DESK)
+    one.send(*cut([["a"]]))
+    other.send(*cut([["planted"]]))
+    assert one.forget()[0] == 200
+    kept = everything_kept(team, one.tenant)
+    assert [each for each in (b"planted", UID.encode()) if each in kept] == []
+    for each in (one, other, Sender(team, anna, "01M3250V00CCCCCCCCCCCCCCCC")):
+        assert (each.send(*cut([["a"]])), each.state()["is_forgotten"]) == (["forgotten"], True)
+
+
+def test_what_a_lost_machine_sent_is_erased_and_nothing_else(team: Team) -> None:
+    anna = team.founded()
+    one, lost = Sender(team, anna), Sender(team, anna, DESK)
+    ben = Sender(team, team.joined(anna, "ben"), DESK)
+    one.send(*cut([["a"]]))
+    lost.send(*cut([["planted"]], uid=OTHER), *cut([["b"]]))
+    ben.send(*cut([["c"]]))
+    path = f"/v1/machines/{DESK}"
+    assert team.ask("DELETE", path, one.token) == (200, {"session_count": 2})
+    assert (one.state()["events"], lost.state()["chain"], ben.state()["events"]) == (1, "", 1)
+    kept = everything_kept(team, one.tenant)
+    assert [each for each in (b"planted", OTHER.encode()) if each in kept] == []
+    assert team.ask("DELETE", path, one.token)[0] == 404
+    assert lost.send(*cut([["b"]])) == ["ok"]
+
+
+def test_machines_are_listed_with_what_they_sent(team: Team) -> None:
+    anna = team.founded()
+    one, other = Sender(team, anna), Sender(team, anna, DESK)
+    one.send(*cut([["a"]]))
+    other.send(*cut([["a", "b"]]), *cut([["c"]], uid=OTHER))
+    team.clock.ms += 86_400_000
+    one.send(*cut([["a"], ["b"]]))
+    today = datetime.fromtimestamp(team.clock.ms / 1_000, UTC).date()
+    _, found = team.ask("GET", "/v1/machines", anna.token)
+    assert found["machines"] == [
+        {"id": DESK, "name": "laptop", "session_count": 2, "event_count": 3, "seen": f"{today - timedelta(days=1)}"},
+        {"id": LAPTOP, "name": "laptop", "session_count": 1, "event_count": 2, "seen": f"{today}"},
+    ]
+    assert team.ask("GET", "/v1/machines", team.joined(anna, "ben").token)[1] == {"machines": []}
 
 
 # what is removed ------------------------------------------------------------------------------------------------------

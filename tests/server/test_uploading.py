@@ -13,7 +13,7 @@ from backstory.sync.notes import SyncNotes
 from backstory.sync.opted import opted_in
 from tests.support.clock import NOW
 from tests.support.laptops import MACHINE, PASSWORD, Laptop
-from tests.support.senders import Sender, split
+from tests.support.senders import DESK, Sender, split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,20 +118,28 @@ def test_notes_that_are_lost_have_nothing_sent_twice(laptop: Laptop) -> None:
     assert (done.created, len(laptop.there()), laptop.sync().unchanged) == ([], 1, 1)
 
 
-def test_a_machine_that_has_less_of_a_session_takes_nothing_from_the_server(laptop: Laptop) -> None:
-    laptop.works("aaaaaaaa", "first")
-    laptop.store.close()
-    older = laptop.folder.joinpath("store.db").read_bytes()
-    laptop.works("aaaaaaaa", "second")
-    laptop.sync()
-    laptop.store.close()
-    for side in ("-wal", "-shm"):
-        laptop.folder.joinpath(f"store.db{side}").unlink(missing_ok=True)
-    laptop.folder.joinpath("store.db").write_bytes(older)
-    laptop.notes.unlink()
-    done = laptop.sync()
-    assert [each.reason for each in done.failed] == [uploading.MORE_THERE]
-    assert [len(each) for each in laptop.there().values()] == [4]
+@pytest.mark.parametrize("is_lost", [False, True])
+@pytest.mark.parametrize("is_first", [False, True])
+def test_of_two_machines_with_other_histories_of_one_session_neither_takes_from_the_other(
+    is_first: bool, is_lost: bool, laptop: Laptop, tmp_path: Path
+) -> None:
+    with open_store(tmp_path / "desk.db", shared=True, now=lambda: NOW) as store:
+        desk = Laptop(tmp_path / "desk", store, Sender(laptop.sender.team, laptop.sender.who, DESK))
+        machines = (laptop, desk) if is_first else (desk, laptop)
+        laptop.works("aaaaaaaa", "first", "only here")
+        desk.works("aaaaaaaa", "first", "only there", "and more")
+        assert uids(laptop) == uids(desk)
+        for each in machines:
+            assert each.sync().failed == []
+        for each in (*machines, *machines):
+            if is_lost:
+                each.notes.unlink()
+            each.works("aaaaaaaa", "later")
+            done = each.sync()
+            assert (done.created, len(done.sent), done.failed) == ([], 1, [])
+        (of_laptop,), (of_desk,) = laptop.there().values(), desk.there().values()
+        assert (len(of_laptop), "only here" in str(of_laptop), "only there" in str(of_laptop)) == (8, True, False)
+        assert (len(of_desk), "only there" in str(of_desk), "only here" in str(of_desk)) == (10, True, False)
 
 
 def test_a_server_that_lost_what_it_had_gets_it_again(laptop: Laptop) -> None:

@@ -139,6 +139,10 @@ def test_other_tables_in_the_database_are_left_alone(empty: str) -> None:
         assert connection.execute("select own from public.person").fetchone() == ("x",)
 
 
+def migrations() -> list[str]:
+    return sorted(each.name for each in files(database.__package__).joinpath("migrations").iterdir())
+
+
 def test_servers_that_start_at_once_make_the_tables_once(empty: str) -> None:
     with ThreadPoolExecutor(4) as threads:
         for each in threads.map(prepared, [empty] * 4):
@@ -153,6 +157,32 @@ def test_servers_that_start_at_once_make_the_tables_once(empty: str) -> None:
 def test_servers_that_start_at_once_make_the_account_and_the_database_once(tmp_path: Path) -> None:
     with shared_postgres(tmp_path) as admin, ThreadPoolExecutor(6) as threads:
         assert len(set(threads.map(database.make_own, [admin] * 6))) == 1
+
+
+def test_what_an_older_server_kept_stays_and_is_of_a_machine_without_a_name(
+    empty: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    old = tmp_path / "migrations"
+    old.mkdir()
+    for name in migrations()[:2]:
+        old.joinpath(name).write_bytes(files(database.__package__).joinpath("migrations", name).read_bytes())
+    with monkeypatch.context() as patched:
+        patched.setattr(database, "files", lambda _: tmp_path)
+        with prepared(empty) as before, before.of(7) as rows:
+            rows.execute("insert into session values (7, 1, 'u', 'r', 1, 2, 3, 't', 'a', 'b', null, null, 1)")
+            for number in (1, 2):
+                row = (number, bytes([number]))
+                rows.execute("insert into frame values (7, 1, 'u', 1, %s, %s, 1, true, 1, '{}', 'x')", row)
+    nobody = "0" * 26
+    with prepared(empty) as now, now.of(7) as rows:
+        assert rows.execute("select machine, uid, chain from session").fetchall() == [(nobody, "u", b"\2")]
+        assert rows.execute("select machine, number from frame order by number").fetchall() == [
+            (nobody, 1),
+            (nobody, 2),
+        ]
+        assert rows.execute("select id, name from machine").fetchall() == [(nobody, "")]
+    with prepared(empty) as now, now.of(8) as rows:
+        assert rows.execute("select count(*) from session").fetchone() == (0,)
 
 
 def test_a_start_that_fails_in_the_middle_leaves_nothing_half_made(empty: str, monkeypatch: pytest.MonkeyPatch) -> None:

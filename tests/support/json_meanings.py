@@ -170,6 +170,7 @@ is_maker: true if the session made the commit
 is_merge: true if a commit has several parents
 is_new: true if it was not there before
 is_stored: true if a summary was stored
+is_this: true of the machine that the command runs on
 item_count: items of a board
 items: items of a board
 items_max: the most items of a board
@@ -204,7 +205,8 @@ logs: the logs that were restored
 logs_read: logs that were read
 logs_seen: logs that were found
 low_usd: what a cost is at least, in dollars
-machine: the name of a machine that was let in
+machine: the name of a machine: one that was let in, or whose history was erased
+machines: machines of the person that sent history
 marks: where the words are in a snippet: start and end
 masked: how often something was masked, by its shape
 meaning: what a setting is for
@@ -316,6 +318,7 @@ score: how well a hit fits
 sealed: true where files are sealed with a passphrase
 sent: true if a turn is sent
 sent_uids: sessions, by uid, of which a team's server confirmed something
+seen: the day on which a machine sent something last
 seq: a record: `@12` of a session
 seqs: records
 served: settings that still have the old folder

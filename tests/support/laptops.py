@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from backstory.store import Store
     from backstory.sync.uploading import Sent
     from tests.support.senders import Sender
-    from tests.support.team import Team
 
 MACHINE = MachineNames(name="laptop.corp.example", account="janedoe", home="/home/janedoe", folders=frozenset())
 KEY = b"k" * 32
@@ -36,8 +35,8 @@ PASSWORD = "Tr0ub4dor-and-3-horses"
 class BrokenLine:
     """The server as the client knows it, with a line that may fail: each answer is lost while ``lost`` has more."""
 
-    def __init__(self, team: Team, token: str) -> None:
-        self._team, self._headers = team, {"Authorization": f"Bearer {token}"}
+    def __init__(self, sender: Sender) -> None:
+        self._team, self._headers, self.machine = sender.team, sender.headers, sender.machine
         self.lost = list[bool]()
         self.asked = list[str]()
         self.bodies = list[bytes]()
@@ -63,25 +62,13 @@ class Laptop:
 
     def __init__(self, folder: Path, store: Store, sender: Sender) -> None:
         self.folder, self.store, self.sender = folder, store, sender
-        self.remote = BrokenLine(sender.team, sender.token)
+        self.remote = BrokenLine(sender)
         self.notes = folder / "notes.jsonl"
         self.opted = ["janedoe/app"]
 
     def works(self, name: str, *texts: str, repository: str = "app") -> None:
         """Go on with a session by prompts, each with its answer."""
-        where = self.folder / "work" / repository
-        (where / ".git").mkdir(parents=True, exist_ok=True)
-        remote = f'[remote "origin"]\n\turl = git@github.com:janedoe/{repository}.git\n'
-        (where / ".git/config").write_text(remote, "utf-8")
-        log = self.folder / f"home/.claude/projects/x/{name}-0000-4000-8000-000000000000.jsonl"
-        log.parent.mkdir(parents=True, exist_ok=True)
-        before = log.read_bytes().count(b"\n") if log.exists() else 0
-        with log.open("ab") as file:
-            for number, text in enumerate(texts, before):
-                parent = f"{name}{number - 1}a" if number else None
-                at: dict[str, Any] = {"cwd": str(where), "sessionId": f"{name}-0000-4000-8000-000000000000"}
-                file.write(user(text, uuid=f"{name}{number}u", parent=parent, **at) + b"\n")
-                file.write(answer(f"did {text}", uuid=f"{name}{number}a", parent=f"{name}{number}u", **at) + b"\n")
+        go_on(self.folder / "home", self.folder / "work" / repository, name, *texts)
         ingest(self.store, [agents.load("claude")], environ={}, home=self.folder / "home", now=NOW)
 
     def sync(self) -> Sent:
@@ -104,3 +91,19 @@ class Laptop:
             events = [json.loads(line) for line in joined(parts) if line.startswith(b'{"type":"event"')]
             found[uid] = [str(next(iter(each["event"].values()))) for each in events]
         return found
+
+
+def go_on(home: Path, work: Path, name: str, *texts: str) -> None:
+    """Go on with a session of Claude's by prompts, each with its answer, in a clone of janedoe's repository."""
+    (work / ".git").mkdir(parents=True, exist_ok=True)
+    remote = f'[remote "origin"]\n\turl = git@github.com:janedoe/{work.name}.git\n'
+    (work / ".git/config").write_text(remote, "utf-8")
+    log = home / f".claude/projects/x/{name}-0000-4000-8000-000000000000.jsonl"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    before = log.read_bytes().count(b"\n") // 2 if log.exists() else 0
+    with log.open("ab") as file:
+        for number, text in enumerate(texts, before):
+            parent = f"{name}{number - 1}a" if number else None
+            at: dict[str, Any] = {"cwd": str(work), "sessionId": f"{name}-0000-4000-8000-000000000000"}
+            file.write(user(text, uuid=f"{name}{number}u", parent=parent, **at) + b"\n")
+            file.write(answer(f"did {text}", uuid=f"{name}{number}a", parent=f"{name}{number}u", **at) + b"\n")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from backstory.exchange import frames
 from backstory.exchange.frames import START, head_of
+from backstory.server.api import MACHINE
 from tests.support.team import tenant_of
 
 if TYPE_CHECKING:
@@ -14,13 +15,14 @@ if TYPE_CHECKING:
     from tests.support.team import Team
 
 UID, OTHER = "01M3250V00CJ5X1JHP0Z69AWSQ", "01M3250V00CJ5X1JHP0Z69AWSR"
+LAPTOP, DESK = "01M3250V00AAAAAAAAAAAAAAAA", "01M3250V00BBBBBBBBBBBBBBBB"
 
 
 class Sender:
-    """A person who sends frames, and reads them again."""
+    """A person who sends frames from a machine, and reads them again."""
 
-    def __init__(self, team: Team, who: LetIn) -> None:
-        self.team, self.token = team, who.token
+    def __init__(self, team: Team, who: LetIn, machine: str = LAPTOP) -> None:
+        self.team, self.who, self.token, self.machine = team, who, who.token, machine
         self.upto = ""
 
     @property
@@ -28,18 +30,22 @@ class Sender:
         """The number of the person's organisation."""
         return tenant_of(self.token)
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """Who asks, and from where."""
+        return {"Authorization": f"Bearer {self.token}", MACHINE: self.machine}
+
     def send(self, *data: bytes) -> list[str]:
         """Send frames; return the word for each."""
         return [each["word"] for each in self.answer(*data)[1]["confirmed"]]
 
     def answer(self, *data: bytes) -> tuple[int, Any]:
-        headers = {"Authorization": f"Bearer {self.token}"}
-        answer = self.team.client.post("/v1/sync", content=b"".join(data), headers=headers)
+        answer = self.team.client.post("/v1/sync", content=b"".join(data), headers=self.headers)
         return answer.status_code, answer.json()
 
     def state(self, uid: str = UID) -> dict[str, Any]:
-        _, found = self.team.ask("POST", "/v1/state", self.token, {"uids": [uid]})
-        state: dict[str, Any] = found["sessions"][0]
+        answer = self.team.client.post("/v1/state", json={"uids": [uid]}, headers=self.headers)
+        state: dict[str, Any] = answer.json()["sessions"][0]
         return state
 
     def news(self) -> list[bytes]:
@@ -47,9 +53,7 @@ class Sender:
         found = list[bytes]()
         more = True
         while more:
-            answer = self.team.client.get(
-                "/v1/changes", params={"after": self.upto}, headers={"Authorization": f"Bearer {self.token}"}
-            )
+            answer = self.team.client.get("/v1/changes", params={"after": self.upto}, headers=self.headers)
             assert answer.status_code == 200
             self.upto, more = answer.headers["backstory-upto"], answer.headers["backstory-more"] == "1"
             found += split(answer.content)

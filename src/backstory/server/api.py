@@ -42,6 +42,8 @@ BODIES_AT_ONCE = 4
 """The number of requests with history that are read at once."""
 RETRY_S = 5
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+MACHINE = "Backstory-Machine"
+"""The header with the id of the machine that asks."""
 Body = TypeVar("Body", bound=Struct)
 
 
@@ -121,6 +123,8 @@ class Api:
             Route("/v1/sync", self._closed("sync", self._sync, FRAMES_BYTES_MAX), methods=["POST"]),
             Route("/v1/state", self._closed("sync", self._state), methods=["POST"]),
             Route("/v1/changes", self._closed("sync", self._changes), methods=["GET"]),
+            Route("/v1/machines", self._closed("sync", self._machines), methods=["GET"]),
+            Route("/v1/machines/{machine}", self._closed("sync", self._remove_machine), methods=["DELETE"]),
             Route("/v1/sessions/{uid}", self._closed("sync", self._remove), methods=["DELETE"]),
             Route("/v1/repositories", self._closed("read", self._repositories), methods=["GET"]),
             Route("/v1/invites", self._closed("admin", self._invite), methods=["POST"]),
@@ -181,13 +185,13 @@ class Api:
     # history ----------------------------------------------------------------------------------------------------------
 
     def _sync(self, caller: Caller, asked: ServerRequest) -> Any:
-        return self._shelves.store(caller, asked.data)
+        return self._shelves.store(caller, asked.machine(), asked.data)
 
     def _state(self, caller: Caller, asked: ServerRequest) -> Any:
-        return {"sessions": self._shelves.state(caller, asked.body(WantedState).uids)}
+        return {"sessions": self._shelves.state(caller, asked.machine(), asked.body(WantedState).uids)}
 
     def _changes(self, caller: Caller, asked: ServerRequest) -> Response:
-        found = self._shelves.changes(caller, asked.query.get("after", ""))
+        found = self._shelves.changes(caller, asked.machine(), asked.query.get("after", ""))
         said = {"Backstory-Upto": found.upto, "Backstory-Removals": str(found.removals),
                 "Backstory-More": str(int(found.has_more))}  # fmt: skip
         return Response(found.data, media_type="application/octet-stream", headers=HEADERS | said)
@@ -197,6 +201,12 @@ class Api:
 
     def _repositories(self, caller: Caller, asked: ServerRequest) -> Any:
         return {"repositories": self._reading.repositories(caller)}
+
+    def _machines(self, caller: Caller, asked: ServerRequest) -> Any:
+        return {"machines": self._shelves.machines(caller)}
+
+    def _remove_machine(self, caller: Caller, asked: ServerRequest) -> Any:
+        return {"session_count": self._shelves.remove_machine(caller, asked.path["machine"])}
 
     # every request ----------------------------------------------------------------------------------------------------
 
@@ -251,11 +261,20 @@ class ServerRequest:
     """A request, read: who sent it from where, and what it says."""
 
     def __init__(self, request: Request, body: bytes) -> None:
-        self.data, self.query = body, request.query_params
+        self.data, self.query, self._headers = body, request.query_params, request.headers
         self.path: dict[str, str] = request.path_params
         self.address = request.client.host if request.client is not None else ""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         self.token = token.strip() if scheme.lower() == "bearer" else ""
+
+    def machine(self) -> str:
+        """The id of the machine that asks, whose shelf it is about. Raises Refused."""
+        try:
+            return msgspec.convert(self._headers.get(MACHINE), Uid)
+        except msgspec.ValidationError as refused:
+            raise Refused(
+                400, "machine_missing", f"The request does not say, in {MACHINE}, which machine asks."
+            ) from refused
 
     def body(self, of: type[Body]) -> Body:
         """Its content, read. Raises Refused."""

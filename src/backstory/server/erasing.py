@@ -11,18 +11,27 @@ if TYPE_CHECKING:
     from psycopg import Cursor
 
 OF_SESSION = {"frame": "session", "session": "uid"}
-"""The tables with rows of a session, and their columns of its uid."""
-OF_PERSON = (*OF_SESSION, "removal", "token")
+"""The tables with rows of a session as a machine has it, and their columns of its uid."""
+OF_PERSON = (*OF_SESSION, "invite", "machine", "removal", "token")
 """The tables with rows of a person, besides the person's own row and the audit."""
 
 
 def erase_session(rows: Cursor[Any], tenant: int, person: int, uid: str) -> bool:
-    """Erase a session of a person; False if there was none."""
+    """Erase a session of a person, of all machines; False if there was none."""
     of, is_gone = (tenant, person, uid), False
     for table, column in OF_SESSION.items():
         gone = rows.execute(f"delete from {table} where tenant = %s and person = %s and {column} = %s".encode(), of)
         is_gone |= gone.rowcount > 0
     return is_gone
+
+
+def erase_machine(rows: Cursor[Any], tenant: int, person: int, machine: str) -> int:
+    """Erase what a machine of a person sent; return the number of sessions that there were."""
+    of, count = (tenant, person, machine), 0
+    for table in OF_SESSION:
+        gone = rows.execute(f"delete from {table} where tenant = %s and person = %s and machine = %s".encode(), of)
+        count += gone.rowcount if table == "session" else 0
+    return count
 
 
 def erase_person(rows: Cursor[Any], tenant: int, person: int) -> int:

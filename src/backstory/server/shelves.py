@@ -1,8 +1,11 @@
-"""The history that people sent: each has a shelf of sessions in frames, which only grow, are replaced, or are removed.
+"""The history that people sent: each machine of theirs has a shelf of sessions in frames.
+
+They only grow, are replaced or are removed. A machine writes on its own shelf alone, so what another one sent of a
+session is never replaced by it.
 
 A frame is stored if it follows those that are there, by its chain. A session is seen up to where it was whole; what a
 later epoch brings replaces it in one transaction, when that is whole. Each transaction that stores something gets the
-next generation of its shelf, so who reads by generations misses nothing.
+next generation of its person, so who reads by generations misses nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from backstory.exchange import frames
 from backstory.exchange.frames import Frame, FrameDamaged, FrameHead, FramePoint, FrameVerdict
 from backstory.exchange.json_lines import SessionLine, TurnLine
 from backstory.server.audit import note
-from backstory.server.erasing import erase_session
+from backstory.server.erasing import erase_machine, erase_session
 from backstory.server.refusals import Refused
 
 if TYPE_CHECKING:
@@ -94,6 +97,16 @@ class Changes(Struct, frozen=True, kw_only=True):
     has_more: bool
 
 
+class ShelfMachine(Struct, frozen=True, kw_only=True):
+    """A machine of a person. ``name``: as its login said it; ``seen``: the day on which it sent something last."""
+
+    id: str
+    name: str
+    session_count: int
+    event_count: int
+    seen: str
+
+
 class _Shelf(Struct):
     """A session of a shelf in a transaction: its last frame, and how many its epoch has."""
 
@@ -110,29 +123,37 @@ class Shelves:
     def __init__(self, database: TeamDatabase, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._database, self._now = database, now
 
-    def store(self, caller: Caller, body: bytes) -> SyncAnswer:
-        """Store frames, in one transaction. Raises Refused for a body that holds none, or none that may be sent."""
+    def store(self, caller: Caller, machine: str, body: bytes) -> SyncAnswer:
+        """Store frames of a machine, in one transaction. Raises Refused for a body without any that may be sent."""
         parts = _checked(body)
         with self._database.of(caller.tenant) as rows:
-            (generation,) = _one(rows.execute(
-                "update person set generation = generation + 1 where tenant = %s and id = %s returning generation",
-                (caller.tenant, caller.person),
-            ))  # fmt: skip
-            storing = _Storing(rows, caller, generation)
+            generation = _next_generation(rows, caller)
+            of = (caller.tenant, caller.person, machine)
+            rows.execute(_MACHINE, (*of, self._now().date(), caller.tenant, caller.token))
+            storing = _Storing(rows, caller, machine, generation)
             confirmed = [storing.take(data, frame) for data, frame in parts]
             storing.end()
         return SyncAnswer(generation=generation, confirmed=confirmed)
 
-    def state(self, caller: Caller, uids: Sequence[str]) -> list[ShelfState]:
-        """Return the last frame of each of these sessions of the caller. Raises Refused for too many."""
+    def state(self, caller: Caller, machine: str, uids: Sequence[str]) -> list[ShelfState]:
+        """Return the last frame of each of these sessions of a machine. Raises Refused for too many."""
         if len(uids) > ASKED_MAX:
             raise Refused(400, "too_many", f"At most {ASKED_MAX:,} sessions at once.")
         with self._database.of(caller.tenant) as rows:
-            storing = _Storing(rows, caller, 0)
+            storing = _Storing(rows, caller, machine, 0)
             return [storing.state(each) for each in uids]
 
-    def changes(self, caller: Caller, after: str) -> Changes:
-        """Return what came onto the caller's shelf behind a place, '' for all. Raises Refused for no place of ours."""
+    def machines(self, caller: Caller) -> list[ShelfMachine]:
+        """Return the machines that sent something for the caller, those with most first."""
+        with self._database.of(caller.tenant) as rows:
+            found = rows.execute(_MACHINES, (caller.tenant, caller.person)).fetchall()
+        return [
+            ShelfMachine(id=id_, name=name, session_count=count, event_count=int(events), seen=seen.isoformat())
+            for id_, name, count, events, seen in found
+        ]
+
+    def changes(self, caller: Caller, machine: str, after: str) -> Changes:
+        """Return what came of a machine behind a place, '' for all. Raises Refused for no place of ours."""
         place = _place(after)
         with self._database.of(caller.tenant) as rows:
             of = (caller.tenant, caller.person)
@@ -141,7 +162,7 @@ class Shelves:
                 " from person p where tenant = %s and id = %s", of,
             ))  # fmt: skip
             data, has_more = bytearray(), False
-            for *at, head, payload in _new_frames(rows, caller, place):
+            for *at, head, payload in _new_frames(rows, caller, machine, place):
                 if len(data) >= CHANGES_BYTES:
                     has_more = True
                     break
@@ -152,13 +173,10 @@ class Shelves:
         return Changes(upto=".".join(map(str, place)), data=bytes(data), removals=removals, has_more=has_more)
 
     def remove(self, caller: Caller, uid: str) -> str:
-        """Erase a session of the caller, for good; return its mark. Raises Refused if there is none."""
+        """Erase a session of the caller on all shelves, for good; return its mark. Raises Refused if there is none."""
         with self._database.of(caller.tenant) as rows:
             mark = _mark(rows, caller.tenant, uid)
-            (generation,) = _one(rows.execute(
-                "update person set generation = generation + 1 where tenant = %s and id = %s returning generation",
-                (caller.tenant, caller.person),
-            ))  # fmt: skip
+            generation = _next_generation(rows, caller)
             there = erase_session(rows, caller.tenant, caller.person, uid)
             known = rows.execute(
                 "insert into removal values (%s, %s, %s, %s, %s) on conflict do nothing",
@@ -169,12 +187,24 @@ class Shelves:
             note(rows, caller.tenant, caller.person, "forget", mark.hex(), self._now())
         return mark.hex()
 
+    def remove_machine(self, caller: Caller, machine: str) -> int:
+        """Erase the shelf of a machine; return how many sessions it had. Raises Refused if there is none."""
+        of = (caller.tenant, caller.person, machine)
+        with self._database.of(caller.tenant) as rows:
+            _next_generation(rows, caller)
+            if not rows.execute("delete from machine where tenant = %s and person = %s and id = %s", of).rowcount:
+                raise Refused(404, "machine_unknown", "You have no such machine here.")
+            gone = erase_machine(rows, *of)
+            note(rows, caller.tenant, caller.person, "forget", "machine", self._now())
+        return gone
+
 
 class _Storing:
-    """One transaction that stores frames of one person."""
+    """One transaction that stores frames of one machine."""
 
-    def __init__(self, rows: Cursor[Any], caller: Caller, generation: int) -> None:
+    def __init__(self, rows: Cursor[Any], caller: Caller, machine: str, generation: int) -> None:
         self._rows, self._caller, self._generation = rows, caller, generation
+        self._of = caller.tenant, caller.person, machine
         self._shelves: dict[str, _Shelf] = {}
         self._removed: dict[str, bool] = {}
         self._waiting: list[tuple[Any, ...]] = []
@@ -220,7 +250,7 @@ class _Storing:
         """Those of a frame itself and of the one before it that are there."""
         asked = [bytes.fromhex(each) for each in (head.chain, head.prev) if each]
         found = [
-            row[9] for row in self._waiting if (row[2], row[3]) == (head.session, head.epoch) and row[5] in asked
+            row[10] for row in self._waiting if (row[3], row[4]) == (head.session, head.epoch) and row[6] in asked
         ] + [text for (text,) in self._rows.execute(_NAMED, (*self._of, head.session, head.epoch, asked)).fetchall()]
         return [msgspec.json.decode(text, type=FrameHead) for text in found]
 
@@ -254,8 +284,7 @@ class _Storing:
         """Have a session seen up to this frame, and no epoch before its."""
         of = (*self._of, head.session)
         if shelf.seen_epoch < head.epoch:
-            gone = "delete from frame where tenant = %s and person = %s and session = %s and epoch < %s"
-            self._rows.execute(gone, (*of, head.epoch))
+            self._rows.execute(_REPLACED, (*of, head.epoch))
             shelf.seen_epoch, shelf.seen_frames = head.epoch, 0
         # What is seen from now on is of this generation, whenever it came: who reads by generations shall not miss it.
         self._rows.execute(_SEEN_NOW, (self._generation, *of, shelf.seen_frames, self._generation))
@@ -268,13 +297,9 @@ class _Storing:
             session.branch, session.created, session.last_active)  # fmt: skip
         repository, title, branch, created, active = facts
         self._rows.execute(_SHOWN, (
-            *of, repository or "", head.epoch, shelf.number, shelf.events, title, agent, branch, created, active,
-            self._generation,
+            *of, repository or "", head.epoch, shelf.number, shelf.events, bytes.fromhex(head.chain), title, agent,
+            branch, created, active, self._generation,
         ))  # fmt: skip
-
-    @property
-    def _of(self) -> tuple[int, int]:
-        return self._caller.tenant, self._caller.person
 
     def _shelf(self, uid: str) -> _Shelf:
         if (found := self._shelves.get(uid)) is None:
@@ -289,7 +314,7 @@ class _Storing:
         if uid not in self._removed:
             mark = _mark(self._rows, self._caller.tenant, uid)
             found = self._rows.execute(
-                "select from removal where tenant = %s and person = %s and mark = %s", (*self._of, mark)
+                "select from removal where tenant = %s and person = %s and mark = %s", (*self._of[:2], mark)
             )
             self._removed[uid] = found.fetchone() is not None
         return self._removed[uid]
@@ -299,50 +324,86 @@ _WORDS = {
     FrameVerdict.NEXT: SyncWord.OK, FrameVerdict.HAD: SyncWord.HAD, FrameVerdict.GAP: SyncWord.EXPECTED,
     FrameVerdict.OTHER: SyncWord.OTHER, FrameVerdict.OLD: SyncWord.EPOCH,
 }  # fmt: skip
+NOT_A_BEGINNING = """
+not exists (select from frame f join session o on o.tenant = f.tenant and o.person = f.person and o.uid = f.session
+  and o.machine = f.machine and o.epoch = f.epoch and f.number <= o.frames
+where f.tenant = s.tenant and f.person = s.person and f.session = s.uid and f.epoch = s.epoch and f.chain = s.chain
+  and f.machine <> s.machine and (f.number < o.frames or f.machine < s.machine))
+"""
+"""A condition on ``session s``: no other machine of the person has all of it, and more. Of two alike one counts.
+
+Who lists sessions asks with it, so of variants that differ each is shown, and a beginning of another one is not.
+"""
+_MACHINE = """
+insert into machine as m (tenant, person, id, seen, name) select %s, %s, %s, %s, name from token
+where tenant = %s and id = %s
+on conflict (tenant, person, id) do update set name = excluded.name, seen = excluded.seen
+where (m.name, m.seen) <> (excluded.name, excluded.seen)
+"""
+_MACHINES = """
+select m.id, m.name, count(s.uid), coalesce(sum(s.events), 0), m.seen
+from machine m left join session s on s.tenant = m.tenant and s.person = m.person and s.machine = m.id
+where m.tenant = %s and m.person = %s group by m.id, m.name, m.seen order by 3 desc, m.id
+"""
 _NAMED = """
-select head from frame where tenant = %s and person = %s and session = %s and epoch = %s and chain = any(%s)
+select head from frame
+where tenant = %s and person = %s and machine = %s and session = %s and epoch = %s and chain = any(%s)
 """
 _SESSION, _TURN, _END = b"session", b"turn", b"session_end"
 _FACTS = {_SESSION, _TURN, _END}
 _STORED = """
-insert into frame (tenant, person, session, epoch, number, chain, events, is_end, generation, head, data)
-values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+insert into frame (tenant, person, machine, session, epoch, number, chain, events, is_end, generation, head, data)
+values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
 _LAST = """
 select f.head, f.number, (select sum(e.events) from frame e where e.tenant = f.tenant and e.person = f.person
-  and e.session = f.session and e.epoch = f.epoch), coalesce(s.epoch, 0), coalesce(s.frames, 0)
-from frame f left join session s on s.tenant = f.tenant and s.person = f.person and s.uid = f.session
-where f.tenant = %s and f.person = %s and f.session = %s order by f.epoch desc, f.number desc limit 1
+  and e.machine = f.machine and e.session = f.session and e.epoch = f.epoch),
+  coalesce(s.epoch, 0), coalesce(s.frames, 0)
+from frame f left join session s on s.tenant = f.tenant and s.person = f.person and s.machine = f.machine
+  and s.uid = f.session
+where f.tenant = %s and f.person = %s and f.machine = %s and f.session = %s order by f.epoch desc, f.number desc limit 1
+"""
+_REPLACED = """
+delete from frame where tenant = %s and person = %s and machine = %s and session = %s and epoch < %s
 """
 _SEEN_NOW = """
 update frame set generation = %s
-where tenant = %s and person = %s and session = %s and number > %s and generation <> %s
+where tenant = %s and person = %s and machine = %s and session = %s and number > %s and generation <> %s
 """
 _SHOWN = """
-insert into session (tenant, person, uid, repository, epoch, frames, events, title, agent, branch, created,
-  last_active, generation)
-values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
-on conflict (tenant, person, uid) do update set
+insert into session (tenant, person, machine, uid, repository, epoch, frames, events, chain, title, agent, branch,
+  created, last_active, generation)
+values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+on conflict (tenant, person, uid, machine) do update set
   repository = coalesce(nullif(excluded.repository, ''), session.repository), epoch = excluded.epoch,
-  frames = excluded.frames, events = excluded.events, title = coalesce(excluded.title, session.title),
-  agent = coalesce(excluded.agent, session.agent), branch = coalesce(excluded.branch, session.branch),
-  created = coalesce(excluded.created, session.created),
+  frames = excluded.frames, events = excluded.events, chain = excluded.chain,
+  title = coalesce(excluded.title, session.title), agent = coalesce(excluded.agent, session.agent),
+  branch = coalesce(excluded.branch, session.branch), created = coalesce(excluded.created, session.created),
   last_active = coalesce(excluded.last_active, session.last_active), generation = excluded.generation
 """
 _NEW = """
 select f.generation, f.session, f.number, f.head, f.data from frame f
-join session s on s.tenant = f.tenant and s.person = f.person and s.uid = f.session
+join session s on s.tenant = f.tenant and s.person = f.person and s.machine = f.machine and s.uid = f.session
   and s.epoch = f.epoch and f.number <= s.frames
-where f.tenant = %s and f.person = %s and (f.generation, f.session, f.number) > (%s, %s, %s)
+where f.tenant = %s and f.person = %s and f.machine = %s and (f.generation, f.session, f.number) > (%s, %s, %s)
 order by f.generation, f.session, f.number
 """
 
 
-def _new_frames(rows: Cursor[Any], caller: Caller, place: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+def _next_generation(rows: Cursor[Any], caller: Caller) -> int:
+    """Count a change of what a person has; who changes more of it waits until this transaction ends."""
+    (generation,) = _one(rows.execute(
+        "update person set generation = generation + 1 where tenant = %s and id = %s returning generation",
+        (caller.tenant, caller.person),
+    ))  # fmt: skip
+    return int(generation)
+
+
+def _new_frames(rows: Cursor[Any], caller: Caller, machine: str, place: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
     # They are read as they are sent, and no more of them.
     with rows.connection.cursor(name="changes") as found:
         found.itersize = FRAMES_MAX
-        yield from found.execute(_NEW, (caller.tenant, caller.person, *place))
+        yield from found.execute(_NEW, (caller.tenant, caller.person, machine, *place))
 
 
 def _place(text: str) -> tuple[int, str, int]:

@@ -25,18 +25,26 @@ TRY_AGAIN = frozenset({429, 502, 503, 504})
 
 
 class Remote:
-    """A server at ``address``. ``token``: of the person, once there is one. ``wait`` sleeps for some seconds."""
+    """A server at ``address``. ``token``: of the person, once there is one; ``machine``: the id of this machine.
 
-    def __init__(self, address: str, token: str | None = None, wait: Callable[[float], None] = time.sleep) -> None:
+    ``wait`` sleeps for some seconds.
+    """
+
+    def __init__(
+        self, address: str, token: str | None = None, machine: str | None = None,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:  # fmt: skip
         try:
             import httpx
         except ImportError as missing:
             raise SyncNotInstalled from missing
-        self.address, self._wait = address, wait
+        self.address, self.machine, self._wait = address, machine, wait
         self._httpx = httpx
         self.requests = 0
         """The number of requests that were sent."""
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        if machine is not None:
+            headers["Backstory-Machine"] = machine
         self._client = httpx.Client(
             base_url=address, headers=headers, timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S)
         )

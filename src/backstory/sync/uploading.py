@@ -44,10 +44,6 @@ STORED, FORGOTTEN, DAMAGED = ("ok", "had"), "forgotten", "damaged"
 """Words of the server; the second is a note's history, too."""
 
 
-MORE_THERE = "the server has more of it, from another machine of yours; that one stays"
-"""The reason that a session is not sent anew in place of what is there."""
-
-
 class NotSent(Struct, frozen=True, kw_only=True):
     """A session that the server did not take, and why."""
 
@@ -195,9 +191,6 @@ class Uploader:
             lines = said.read(_of_session(export.lines([session])))
             self._put(uid, lines, state.epoch, START, "", mark, said, behind=state.chain)
             return
-        if sent is None and state is not None and self._has_less(export, session, state):
-            self._fail(uid, MORE_THERE)
-            return
         if not epoch:
             self.done.created.append(uid)
         said = _Said()
@@ -210,13 +203,6 @@ class Uploader:
             _of_session(export.lines([session])), session=session.origin.uid, epoch=state.epoch, is_redacted=True
         )
         return any(head_of(each).chain == state.chain for each in made)
-
-    def _has_less(self, export: OutwardExport, session: LeavingSession, state: _State) -> bool:
-        """Return True if the server has events behind all of ours: of another machine, which must not be replaced."""
-        said = _Said()
-        for _ in said.read(_of_session(export.lines([session]))):
-            pass
-        return said.upto < state.upto
 
     def _put(
         self, uid: str, lines: Iterable[bytes], epoch: int, after: FramePoint, prev: str, mark: str, said: _Said,
@@ -371,6 +357,27 @@ def status(remote: Remote, notes: SyncNotes, stores: Sequence[Store], opted: Opt
         confirmed_count=len(there), event_count=sum(each.events for each in there), waiting_count=len(waiting),
         staying_count=sum(choice.staying.values()),
     )  # fmt: skip
+
+
+class SentMachine(Struct, frozen=True, kw_only=True):
+    """A machine of the person that sent something. ``name``: as its login said it; ``seen``: the day of the last."""
+
+    id: str
+    name: str
+    session_count: int
+    event_count: int
+    seen: str
+    is_this: bool = False
+
+
+class _Machines(Struct, frozen=True):
+    machines: list[SentMachine]
+
+
+def machines(remote: Remote) -> list[SentMachine]:
+    """Ask which machines of the person sent something. Raises ServerRefused, ServerUnreachable."""
+    found = msgspec.convert(remote.ask("GET", "/v1/machines"), _Machines).machines
+    return [msgspec.structs.replace(each, is_this=each.id == remote.machine) for each in found]
 
 
 def forget(remote: Remote, notes: SyncNotes, uids: Iterable[str]) -> list[str]:

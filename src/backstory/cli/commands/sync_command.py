@@ -2,7 +2,9 @@
 
 JSON of what was sent: ``address``, ``created_uids``, ``sent_uids``, ``event_count``, ``unchanged_count``,
 ``staying_count``, ``forgotten_uids``, ``failed``. Of ``status``: ``confirmed_count``, ``event_count``,
-``waiting_count``, ``staying_count``. Of ``--dry-run``:
+``waiting_count``, ``staying_count``, ``machines`` (yours that sent something: ``id``, ``name``, ``session_count``,
+``event_count``, ``seen``, ``is_this``). Of ``forget``: ``forgotten_uids``, or ``machine`` and ``session_count``.
+Of ``--dry-run``:
 ``enabled`` and ``has_board`` (the settings), ``leaving`` (by repository: ``session_count``, ``turn_count``,
 ``event_count``, ``bytes``, ``masked`` by kind, ``branches``, ``emails``), ``staying`` (``repository``,
 ``session_count``, ``reason``), ``unusable`` (entries of sync.repositories that name no repository).
@@ -84,35 +86,50 @@ def status(app: App, as_json: bool) -> None:
     """Print what the team's server confirmed of your history, and how many sessions may have changed since."""
     own, opted, stores = accounts.account(app.home), _opted(app), _stores(app)
     notes = SyncNotes.read(accounts.notes_of(app.home, own))
-    with Remote(own.address, own.token) as remote:
+    with _remote(app, own) as remote:
         found = uploading.status(remote, notes, stores, opted)
+        machines = uploading.machines(remote)
     if as_json:
-        output.json({"address": own.address} | msgspec.to_builtins(found))
+        output.json({"address": own.address} | msgspec.to_builtins(found) | {"machines": msgspec.to_builtins(machines)})
         return
     there = f"{output.counted(found.confirmed_count, 'session')}, {output.counted(found.event_count, 'event')}"
     output.data(f"confirmed  {there}")
     output.data(f"waiting    {output.counted(found.waiting_count, 'session')}")
     output.data(f"staying    {output.counted(found.staying_count, 'session')}")
+    for each in machines:
+        what = f"{output.counted(each.session_count, 'session')}, {output.counted(each.event_count, 'event')}"
+        words = f"{each.name or each.id}: {what}, last on {each.seen}{' (this one)' if each.is_this else ''}"
+        output.data(f"machine    {output.one_line(words, output.width() - 11)}")
 
 
 @command.command("forget")
 @sessions_argument
 @click.option("--all", "everything", is_flag=True, help="All that you sent.")
+@click.option("--machine", metavar="NAME", help="All that a lost machine of yours sent: its name, or its id.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @json_option
 @click.pass_obj
-def forget(app: App, sessions: tuple[str, ...], everything: bool, yes: bool, as_json: bool) -> None:
-    """Take sessions out of the team's server, for good: they are erased there, and stay out. Here they stay."""
-    if bool(sessions) == everything:
-        raise click.UsageError("Name the sessions, or give --all.")
+def forget(
+    app: App, sessions: tuple[str, ...], everything: bool, machine: str | None, yes: bool, as_json: bool
+) -> None:
+    """Take sessions out of the team's server, for good: they are erased there, and stay out. Here they stay.
+
+    A session is erased whichever machine of yours sent it. With --machine all that one machine sent is erased, which
+    may be sent again by others that have it; `backstory sync status` lists your machines.
+    """
+    if bool(sessions) + everything + (machine is not None) != 1:
+        raise click.UsageError("Name the sessions, or give --all, or --machine.")
     own = accounts.account(app.home)
+    if machine is not None:
+        _forget_machine(app, own, machine, yes=yes, as_json=as_json)
+        return
     notes = SyncNotes.read(accounts.notes_of(app.home, own))
     sent = [uid for uid, point in notes.sent.items() if point.history != uploading.FORGOTTEN]
     uids = sent if everything else [app.workspace.resolve(each).session.uid for each in sessions]
     what = f"Erasing {output.counted(len(uids), 'session')} at {own.address} for good"
     if not is_agreed(what, f"{what}?", yes=yes):
         return
-    with Remote(own.address, own.token) as remote:
+    with _remote(app, own) as remote:
         gone = uploading.forget(remote, notes, uids)
     if as_json:
         output.json({"address": own.address, "forgotten_uids": gone})
@@ -120,12 +137,42 @@ def forget(app: App, sessions: tuple[str, ...], everything: bool, yes: bool, as_
         output.talk(f"Erased {output.counted(len(gone), 'session')} at {own.address}. They will not be sent again.")
 
 
+def _forget_machine(app: App, own: Account, typed: str, *, yes: bool, as_json: bool) -> None:
+    """Erase what a machine sent, if a person agrees."""
+    with _remote(app, own) as remote:
+        machines = uploading.machines(remote)
+        found = [each for each in machines if each.id == typed] or [each for each in machines if each.name == typed]
+        if len(found) != 1:
+            many = "Several machines of yours have this name: give the id (backstory sync status --json)."
+            raise click.UsageError(many if found else "You have no such machine there: backstory sync status")
+        (machine,) = found
+        if machine.is_this:
+            raise click.UsageError("That is this machine. All that you sent goes with: backstory sync forget --all")
+        what = f"Erasing {output.counted(machine.session_count, 'session')} of {machine.name or machine.id}"
+        if not is_agreed(what, f"{what} at {own.address} for good?", yes=yes):
+            return
+        remote.ask("DELETE", f"/v1/machines/{machine.id}", repeats=False)
+    if as_json:
+        output.json(
+            {"address": own.address, "machine": machine.name or machine.id, "session_count": machine.session_count}
+        )
+    else:
+        output.talk(f"Erased {output.counted(machine.session_count, 'session')} at {own.address}.")
+
+
+def _remote(app: App, own: Account) -> Remote:
+    """The server, which is told that this machine asks."""
+    store = app.machine_store
+    return Remote(own.address, own.token, store.id if store.exists else None)
+
+
 def _sent(app: App) -> tuple[Account, Sent]:
     own, stores = accounts.account(app.home), _stores(app)
     notes = SyncNotes.read(accounts.notes_of(app.home, own))
     machine = machine_of(stores, str(app.user_home))
     opted = _opted(app)
-    with Remote(own.address, own.token) as remote, output.progress("Sending") as report:
+    app.machine_store.begin()
+    with _remote(app, own) as remote, output.progress("Sending") as report:
         uploader = uploading.Uploader(
             remote, notes, machine, lambda: app.workspace.redactor(people=False), app.workspace.now()
         )
