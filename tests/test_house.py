@@ -39,7 +39,7 @@ ROOMS = {
         "folder of events",
     ),
     "ask": Budget(
-        5_075,
+        5_080,
         21,
         "a question each; marks of sessions; what a filter chooses, what lists are sorted by, worked out beforehand; "
         "the newest looked into one by one; rows of files",
@@ -60,7 +60,7 @@ ROOMS = {
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(
-        7_945,
+        7_960,
         34,
         "facts of events and their words, titles, prices, projects, secrets with 150 kinds, words that tell them; "
         "values held packed; sections of summaries",
@@ -71,7 +71,9 @@ ROOMS = {
         "copies, merges, imports ready for the index; what a row is, the schema says; texts of files; frames and bytes",
     ),
     "export": Budget(
-        3_100, 18, "other programs' logs, restored as their files or folders were, or written; masked lines"
+        3_150,
+        18,
+        "other programs' logs, restored as their files or folders were, or written; masked lines, and what tells",
     ),
     "ingest": Budget(
         7_135,
@@ -108,10 +110,10 @@ ROOMS = {
         "contexts; ended runs that are not stored; a reader for others; images in records, subagents by their calls",
     ),
     "sync": Budget(
-        2_615,
-        18,
+        2_885,
+        20,
         "what may leave the machine: the rule, the choice, texts without its names, a count of it; two machines: the "
-        "plan, the words, ssh, files that are sealed",
+        "plan, the words, ssh, files that are sealed; hashes of what was sent; telling records",
     ),
     "server": Budget(
         1_955,

@@ -11,7 +11,7 @@ import pytest
 
 from backstory.errors import StoreDamaged
 from backstory.export.full_form import FullForms
-from backstory.model import AssistantText, ToolCall, ToolResult, UserMessage
+from backstory.model import AssistantText, Thinking, ToolCall, ToolResult
 from backstory.store import Store, codec
 from tests.support.machines import SMALL, Machine, claude_line, claude_log, lines
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 PARTS = 200
 RECORDS = 500
+LONG = "and so on " * 30
 
 
 def test_the_records_of_a_log_are_not_looked_for_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +35,7 @@ def test_the_records_of_a_log_are_not_looked_for_one_by_one(tmp_path: Path, monk
         return read_log(store, log_id, start, length)
 
     monkeypatch.setattr(Store, "read_log", counted)
-    assert prompts(machine) == [f"prompt {n}" for n in range(RECORDS)]
+    assert thoughts(machine) == [f"prompt {n} {LONG}" for n in range(RECORDS)]
     assert len(asked) <= 3
     machine.close()
 
@@ -44,7 +45,7 @@ def test_each_chunk_is_unpacked_once_however_many_records_it_holds(
 ) -> None:
     machine = Machine(tmp_path)
     text = "x" * 10_000
-    machine.write(claude_log("log"), lines(*(claude_line("user", str(n), f"{n} {text}") for n in range(1_000))))
+    machine.write(claude_log("log"), lines(*(thought(n, f"{n} {text}") for n in range(1_000))))
     machine.read()
     unpack_chunk, unpacked = codec.unpack_chunk, list[bytes]()
 
@@ -53,7 +54,7 @@ def test_each_chunk_is_unpacked_once_however_many_records_it_holds(
         return unpack_chunk(frame, length, digest, find)
 
     monkeypatch.setattr(codec, "unpack_chunk", counted)
-    assert len(prompts(machine)) == 1_000
+    assert len(thoughts(machine)) == 1_000
     assert len(unpacked) == len(set(unpacked)) == 3
     machine.close()
 
@@ -78,16 +79,38 @@ def test_what_is_damaged_behind_a_record_does_not_keep_it_from_being_read(tmp_pa
 
 def with_records(tmp_path: Path) -> Machine:
     machine = Machine(tmp_path)
-    asked = (claude_line("user", str(n), f"prompt {n}") for n in range(RECORDS))
-    machine.write(claude_log("log"), lines(*asked))
+    machine.write(claude_log("log"), lines(*(thought(n, f"prompt {n} {LONG}") for n in range(RECORDS))))
     machine.read()
     return machine
 
 
-def prompts(machine: Machine) -> list[str]:
+def thought(number: int, text: str) -> bytes:
+    """A record of which the compact form is a beginning."""
+    said = {"content": [{"type": "thinking", "thinking": text}]}
+    return json.dumps(json.loads(claude_line("assistant", str(number))) | {"message": said}).encode()
+
+
+def thoughts(machine: Machine) -> list[str]:
     forms = FullForms(machine.store)
     events = [forms.expand(each) for each in machine.store.events(machine.store.session("log"))]
-    return [each.content for each in events if isinstance(each, UserMessage)]
+    return [each.text for each in events if isinstance(each, Thinking)]
+
+
+def test_what_the_compact_form_has_all_of_is_not_read_again(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.write(claude_log("log"), lines(claude_line("user", "a", "hi"), thought(1, "short"), thought(2, LONG)))
+    machine.read()
+    read = list[int]()
+
+    def counted(stored: StoredEvent) -> bytes:
+        read.append(stored.seq)
+        return forms.record(stored)
+
+    forms = FullForms(machine.store, record=counted)
+    events = [forms.expand(each) for each in machine.store.events(machine.store.session("log"))]
+    assert [each.text for each in events if isinstance(each, Thinking)] == ["short", LONG]
+    assert read == [3]
+    machine.close()
 
 
 def test_a_record_of_many_parts_is_read_once_for_all_of_them(tmp_path: Path) -> None:
@@ -107,7 +130,7 @@ def test_a_record_of_many_parts_is_read_once_for_all_of_them(tmp_path: Path) -> 
     events = [forms.expand(each) for each in machine.store.events(machine.store.session("log"))]
     assert [each.text for each in events if isinstance(each, AssistantText)] == [f"part {n}" for n in range(PARTS)]
     assert [each.input["description"] for each in events if isinstance(each, ToolCall)] == ["x" * 500]
-    assert read == [1, 2]
+    assert read == [2]
     machine.close()
 
 

@@ -14,10 +14,10 @@ from backstory.exchange.frames import joined, read
 from backstory.store import open_store
 from backstory.sync import uploading
 from backstory.sync.account import JOINING, Account, keep, new_secret, secret_to_join
-from backstory.sync.dry_run import OutwardExport
 from backstory.sync.leaving import choose
 from backstory.sync.notes import SyncNotes
 from backstory.sync.opted import opted_in
+from backstory.sync.outward_export import OutwardExport
 from backstory.sync.remote import Remote
 from tests.support.clock import NOW
 from tests.support.counts import IS_LONG, steps
@@ -89,13 +89,10 @@ class BrokenLaptop(Laptop):
         """The lines of each session that the client has, as it would send them to a server that has nothing."""
         chosen = choose([self.store], opted_in(self.opted, MACHINE.home)).leaving
         export = OutwardExport(chosen, MACHINE, Redactor(people=False, key=lambda: KEY), NOW)
-        export.learn()
         return {
-            each.origin.uid: [*_whole([*frames.frames(
-                uploading._of_session(export.lines([each])), session=each.origin.uid, is_redacted=True
-            )])]
-            for each in chosen
-        }  # fmt: skip
+            each.origin.uid: [*_whole([*frames.frames(lines, session=each.origin.uid, is_redacted=True)])]
+            for each, lines in export.by_session(chosen)
+        }
 
     def lines_there(self) -> dict[str, list[bytes]]:
         """The lines of each session that the server has."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import apsw
 import pytest
 
 from backstory.errors import ServerUnreachable
+from backstory.exchange.frames import read
+from backstory.export.full_form import FullForms
 from backstory.store import open_store
 from backstory.sync import uploading
 from backstory.sync.notes import SyncNotes
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from backstory.model import Event
+    from backstory.store import StoredEvent
     from tests.support.team import Team
 
 
@@ -81,6 +86,78 @@ def test_a_secret_that_is_told_late_has_what_was_sent_with_it_sent_anew(laptop: 
     assert (len(done.created), len(done.sent)) == (1, 2)
     assert PASSWORD not in str(laptop.there())
     assert str(laptop.there()).count("[password-") >= 2
+
+
+def test_of_a_session_that_went_on_no_event_is_read_again(laptop: Laptop, monkeypatch: pytest.MonkeyPatch) -> None:
+    laptop.works("aaaaaaaa", *map(str, range(20)))
+    laptop.works("bbbbbbbb", "first")
+    laptop.sync()
+    laptop.works("aaaaaaaa", "more")
+    expand, read = FullForms.expand, list[int]()
+
+    def counted(forms: FullForms, stored: StoredEvent) -> Event:
+        read.append(stored.seq)
+        return expand(forms, stored)
+
+    monkeypatch.setattr(FullForms, "expand", counted)
+    # The record that was sent last is looked at: more of it may have come.
+    assert (laptop.sync().events, len(read)) == (2, 3)
+
+
+def test_rules_that_are_others_have_nothing_sent_that_would_be_the_same(
+    laptop: Laptop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    laptop.works("aaaaaaaa", "first")
+    laptop.sync()
+    laptop.works("aaaaaaaa", f"export DB_PASSWORD={PASSWORD}")
+    laptop.works("bbbbbbbb", "first")
+    laptop.sync()
+    monkeypatch.setattr(uploading, "RULES", "other")
+    laptop.remote.asked.clear()
+    done = laptop.sync()
+    assert (done.sent, done.unchanged, laptop.remote.asked) == ([], 2, ["/v1/me"])
+    assert laptop.sync().unchanged == 2
+
+
+def test_a_session_whose_past_is_another_one_is_sent_anew(laptop: Laptop) -> None:
+    laptop.works("aaaaaaaa", "first", "second")
+    laptop.sync()
+    (uid,) = uids(laptop)
+    with apsw.Connection(str(laptop.store.path)) as db:
+        db.execute("update turns set first_seq = first_seq, model = 'another' where first_seq = 1")
+    laptop.works("aaaaaaaa", "third")
+    assert laptop.sync().sent == [uid]
+    laptop.sender.upto = ""
+    frames = [read(each) for each in laptop.sender.news()]
+    assert [each.head.epoch for each in frames] == [2]
+    assert any(b'"model":"another"' in line for line in frames[0].lines)
+
+
+def test_many_repositories_are_asked_about_at_once(laptop: Laptop) -> None:
+    laptop.opted = ["janedoe/*"]
+    for number in range(5):
+        laptop.works(f"{number}aaaaaaa", "first", repository=f"app{number}")
+    assert laptop.sync().events == 10
+    assert laptop.remote.asked == ["/v1/me", "/v1/state", "/v1/sync"]
+
+
+def test_a_secret_that_only_a_name_of_a_session_has_is_masked_elsewhere(laptop: Laptop) -> None:
+    token = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
+    laptop.works("aaaaaaaa", "first")
+    laptop.works("bbbbbbbb", "first")
+    laptop.store.rename(laptop.store.session(uids(laptop)[0]), f"with {token}")
+    laptop.sync()
+    laptop.works("bbbbbbbb", f"see {token[:20]}")
+    laptop.sync()
+    assert token[:20] not in str(laptop.there())
+    assert not any(token[:20].encode() in _unpacked(each) for each in laptop.remote.bodies)
+
+
+def test_no_secret_is_written_into_the_notes(laptop: Laptop) -> None:
+    laptop.works("aaaaaaaa", f"export DB_PASSWORD={PASSWORD}")
+    laptop.sync()
+    assert laptop.notes.read_bytes()
+    assert PASSWORD.encode() not in laptop.notes.read_bytes()
 
 
 def test_a_secret_of_one_session_is_masked_in_what_another_says_later(laptop: Laptop) -> None:

@@ -13,10 +13,11 @@ from backstory import agents
 from backstory.derive.secrets import Redactor
 from backstory.ingest.ingest import ingest
 from backstory.store import open_store
-from backstory.sync.dry_run import OutwardExport, dry_run
+from backstory.sync.dry_run import dry_run
 from backstory.sync.leaving import choose
 from backstory.sync.opted import opted_in
 from backstory.sync.outward import MachineNames, machine_of
+from backstory.sync.outward_export import OutwardExport
 from tests.support.claude_records import answer, result, user
 from tests.support.clock import NOW
 

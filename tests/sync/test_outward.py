@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backstory.model import encoded
 from backstory.sync.outward import MachineNames, Outward
 from tests.support.counts import examples
 
@@ -19,7 +20,15 @@ P = "[path-1]"
 
 
 def rewritten(text: str, machine: MachineNames = MACHINE) -> str:
-    return Outward(machine, ROOTS, lambda kind, _: f"[{kind}-1]").text(text)
+    outward = Outward(machine, ROOTS, lambda kind, _: f"[{kind}-1]")
+    left = outward.text(text)
+    assert left == text or outward.may_change(encoded({"content": text}))
+    return left
+
+
+def test_a_line_in_which_nothing_is_of_this_machine_is_left_as_it_is() -> None:
+    outward = Outward(MACHINE, ROOTS, lambda kind, _: f"[{kind}-1]")
+    assert not outward.may_change(encoded({"type": "event", "content": "see src/a.py, https://x.example/y: a-b ~ c:d"}))
 
 
 @pytest.mark.parametrize(

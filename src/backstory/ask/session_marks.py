@@ -64,6 +64,11 @@ def marks(db: apsw.Connection) -> list[MarkedSession]:
     return [*found, *(MarkedSession(0, uid, f"{REMOVED}{at}") for uid, at in gone)]
 
 
+def version(db: apsw.Connection) -> tuple[int, int]:
+    """Return a value that is another one once anybody wrote."""
+    return db.data_version(), db.total_changes()
+
+
 def states(db: apsw.Connection) -> tuple[list[tuple[str, bool]], list[str]]:
     """Return the identity of every session, and whether it came by an import; and those that people removed."""
     here = fetch(db, tuple[str, int], "select substr(uid, 11), imported is not null from sessions")

@@ -56,6 +56,8 @@ HEADS_SOUGHT_MAX = 24
 TEXTS_MAX = 50_000
 WORDS_MAX, WORD_CHARS_MAX = 300_000, 100
 """The words that are remembered at most, and the longest of them: 30 MB."""
+SecretKey = tuple[bool, str]
+"""A person's name or not, and the secret."""
 SHORT_CHARS, SHORT_TEXTS_MAX = 1_000, 10_000
 LINES_AT_ONCE = 500
 STRUCTS_AT_ONCE = 500
@@ -81,15 +83,16 @@ class Redactor:
         self._ask_key, self._key = key, b""
         self.counts: dict[str, int] = {}
         """The number of masked places, by the name of the secret's shape."""
-        self._masks: dict[tuple[bool, str], str] = {}
+        self._masks: dict[SecretKey, str] = {}
+        self._told: list[SecretKey] = []
         self._given: set[str] = set()
         self._known = KnownSecrets()
         self._anchors: Anchors | None = None
         """Made by the first ``foresee``; without them a text is looked through for every kind."""
         self._kinds: dict[int, int] = {}
         """The kinds of secrets that may be in texts, by their hashes."""
-        self._done: dict[str, tuple[str, list[str]]] = {}
-        """Short texts, masked, with the names of their secrets: a path is in many events."""
+        self._done: dict[str, tuple[str, list[str], list[SecretKey]]] = {}
+        """Short texts, masked, with the names of their secrets, and those that they tell: a path is in many events."""
         self._clean: set[int] = set()
         """Hashes of texts that have no secret, and none of those that are known."""
         self._is_learning = False
@@ -101,10 +104,13 @@ class Redactor:
         """The number of forms of secrets that are known."""
         return len(self._known)
 
-    @property
-    def masks(self) -> frozenset[str]:
-        """The masks of all secrets that were met."""
-        return frozenset(self._masks.values())
+    def take_told(self) -> set[str]:
+        """Return the masks of the secrets that were told since this was asked last.
+
+        Not of those that only stand again where one that was told before is known by itself.
+        """
+        told, self._told = self._told, []
+        return {self._masks[each] for each in told}
 
     def known_since(self, number: int) -> KnownSecrets | None:
         """The forms that came to be known after so many were; None if there are none."""
@@ -153,10 +159,12 @@ class Redactor:
         if (done := self._done.get(text)) is not None:
             for name in done[1]:
                 self.counts[name] = self.counts.get(name, 0) + 1
+            self._told += done[2]
             return done[0]
+        told = len(self._told)
         masked, names = self._masked(text)
         if names and len(text) < SHORT_CHARS and len(self._done) < SHORT_TEXTS_MAX:
-            self._done[text] = masked, names
+            self._done[text] = masked, names, self._told[told:]
         return masked
 
     def _masked(self, text: str) -> tuple[str, list[str]]:
@@ -176,6 +184,9 @@ class Redactor:
             is_whole = all(_stands_apart(text, each) for each in found)
             names += [each.name for each in found]
             text = self._with_masks(text, found)
+            if shaped:
+                told = {_key(each) for each in shaped}
+                self._told += [key for each in found if (key := _key(each)) in told]
             if is_whole and len(self._known) == known:
                 break
         known = len(self._known)
@@ -319,6 +330,7 @@ class Redactor:
         if (isinstance(value, int) and kind != "password") or not is_secret_under(name, kind, text):
             return self._value(value, depth + 1)
         found = _apart([*findings_in(text, people=self._people), FoundSecret(kind, 0, len(text), text)])
+        self._told.append(_key(found[0]))
         return self._mask(text, found[0])
 
     def _mask(self, text: str, found: FoundSecret) -> str:
@@ -334,8 +346,7 @@ class Redactor:
 
     def _mask_of(self, found: FoundSecret) -> str:
         # A secret has one mask, whatever tells it; a person may have the name of one.
-        key = found.name == "user", found.secret
-        if key not in self._masks:
+        if (key := _key(found)) not in self._masks:
             self._masks[key] = f"[{found.name}-{self.digits(found)}]"
             self._given.add(self._masks[key])
             if found.name == "user":
@@ -563,6 +574,10 @@ def _apart(findings: list[FoundSecret]) -> list[FoundSecret]:
         else:
             apart.append((rank, each))
     return [each for _, each in apart]
+
+
+def _key(found: FoundSecret) -> SecretKey:
+    return found.name == "user", found.secret
 
 
 def _bytes(text: str) -> bytes:

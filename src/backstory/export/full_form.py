@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from backstory import agents
-from backstory.conversation.compact import compact_event
+from backstory.conversation.compact import THOUGHT_CHARS, compact_event
 from backstory.derive.essence import essence, exit_line
+from backstory.derive.index_text import char_len
 from backstory.errors import StoreDamaged
 from backstory.lazy import lazy_module
-from backstory.model import OWN_PARTS_FROM, Event, Hook, LogIdentity, Tool, ToolCall, ToolResult, encoded
+from backstory.model import OWN_PARTS_FROM, Event, Hook, LogIdentity, Thinking, Tool, ToolCall, ToolResult, encoded
 from backstory.store.tables import sidecars
 from backstory.store.tables.logs import API, JSON, STREAM
 
@@ -49,6 +50,8 @@ class FullForms:
 
     def expand(self, stored: StoredEvent) -> Event:
         """The event as its record has it; the compact form when its bytes are not here."""
+        if is_whole(stored):
+            return stored.event
         where = stored.log_id, stored.position, stored.seq
         if self._events is None or self._events[0] != where:
             self._events = None
@@ -120,6 +123,17 @@ class FullForms:
         if stored.log_id not in self._logs:
             self._logs[stored.log_id] = self._store.log(stored.log_id)
         return self._logs[stored.log_id]
+
+
+def is_whole(stored: StoredEvent) -> bool:
+    """Return True if the compact form is all of an event, so that its record need not be read."""
+    event = stored.event
+    if isinstance(event, ToolCall):
+        # What is written is counted in lines there; of any other input some fields are left out, or none.
+        return "_lines" not in event.input and char_len(event) == stored.char_len
+    if isinstance(event, Thinking):
+        return len(event.text) <= THOUGHT_CHARS
+    return not isinstance(event, ToolResult)
 
 
 def words_form(whole: Event) -> Event:

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
 from backstory import __version__
@@ -76,16 +76,37 @@ class ExportedBytes(Struct, frozen=True, kw_only=True):
     has_sidecars: bool = False
 
 
+class TellingRecords(Struct):
+    """The secrets that a session tells, by their masks, and the records that tell each of them first.
+
+    ``besides``: those that its other lines tell.
+    """
+
+    records: list[int] = field(default_factory=list)
+    told: set[str] = field(default_factory=set)
+    besides: set[str] = field(default_factory=set)
+
+    def note(self, seq: int | None, told: set[str]) -> None:
+        """Note what a record tells, or another line."""
+        if seq is None:
+            self.besides |= told
+        elif not told <= self.told:
+            self.told |= told
+            self.records.append(seq)
+
+
 class JsonExport:
     """Writes sessions as lines. ``redactor`` masks their secrets, and leaves the logs' bytes out.
 
-    ``piece_bytes``: the most bytes of a log in one line.
+    ``piece_bytes``: the most bytes of a log in one line. ``is_taught``: the redactor knows what the events tell that
+    were exported before, so these are not read again.
     """
 
     def __init__(
-        self, *, has_bytes: bool, now: int, redactor: Redactor | None = None, piece_bytes: int = PIECE_BYTES
-    ) -> None:
-        self._has_bytes = has_bytes and redactor is None
+        self, *, has_bytes: bool, now: int, redactor: Redactor | None = None, piece_bytes: int = PIECE_BYTES,
+        is_taught: bool = False,
+    ) -> None:  # fmt: skip
+        self._has_bytes, self._is_taught = has_bytes and redactor is None, is_taught
         self._now, self._redactor, self._piece_bytes = now, redactor, piece_bytes
         self._after: Mapping[str, tuple[int, int]] = {}
         self._kept: Mapping[str, ExportedBytes] = {}
@@ -93,6 +114,9 @@ class JsonExport:
         """Numbers of sessions, turns and events written, and of bytes of logs."""
         self.bare: list[tuple[str, int, int]] = []
         """Events that were exported before with a secret that only later ones tell: uid, seq, part."""
+        self.telling = TellingRecords()
+        """The records of the session that is written now; those of each are in ``told_by``, by uid."""
+        self.told_by: dict[str, TellingRecords] = {}
         self.damaged: list[StoreDamaged] = []
         """Errors for which sessions were left out of a file of all."""
 
@@ -123,14 +147,14 @@ class JsonExport:
             redactor.learn(whole)
         known = redactor.known
         yield from held(lines, redactor, self._masked_again)
-        late = redactor.known_since(known) if self._after else None
+        late = redactor.known_since(known) if self._after and not self._is_taught else None
         for uid, place, whole in self._earlier(chosen) if late is not None else ():
             if late is not None and any(any(late.places_in(text)) for text in texts_in(whole)):
                 self.bare.append((uid, *place))
 
     def _earlier(self, chosen: Sequence[Chosen]) -> Iterator[tuple[str, tuple[int, int], Event]]:
         """The events that were exported before, with the uids of their sessions and their numbers."""
-        for each in chosen if self._after else ():
+        for each in chosen if self._after and not self._is_taught else ():
             for session in each.store.several_sessions(_ids(each)):
                 forms, after, parts = FullForms(each.store), WHOLE, Parts()
                 until = self._after.get(session.uid, WHOLE)
@@ -175,6 +199,9 @@ class JsonExport:
             return
         written.add(session_identity(extent.session.uid))
         before = Counter(self.counts)
+        if extent.session.uid not in self._after:
+            self.told_by.pop(extent.session.uid, None)
+        self.telling = self.told_by.setdefault(extent.session.uid, TellingRecords())
         if self._redactor is not None:
             self._redactor.foresee([extent.session, *extent.logs.values()])
         yield self._line(extent.session)
@@ -274,6 +301,8 @@ class JsonExport:
         more: dict[str, Any] = {}
         if self._redactor is not None:
             whole = self._redactor.value(whole)
+            if told := self._redactor.take_told():
+                self.telling.note(stored.seq, told)
         else:
             more = _where(stored, extent) if self._has_bytes else {}
             if compact_event(whole) != stored.event:
@@ -326,7 +355,12 @@ class JsonExport:
         return self._line(line) if isinstance(line, RowLine) else text
 
     def _line(self, line: RowLine) -> bytes:
-        return _encoded(line if self._redactor is None else portable.masked(line, self._redactor.text))
+        if self._redactor is None:
+            return _encoded(line)
+        line = portable.masked(line, self._redactor.text)
+        if told := self._redactor.take_told():
+            self.telling.note(None, told)
+        return _encoded(line)
 
 
 def _pages(page: Callable[[int], list[tuple[int, L]]]) -> Iterator[L]:

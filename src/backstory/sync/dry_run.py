@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct, field
 
-from backstory.export.exporting import Chosen
-from backstory.export.portable import JsonExport
-from backstory.export.redacted import learn
 from backstory.lazy import lazy_regex
-from backstory.model import encoded
 from backstory.sync.leaving import choose
-from backstory.sync.outward import Outward
+from backstory.sync.outward_export import OutwardExport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable
 
     from backstory.derive.secrets import Redactor
     from backstory.store import Store
@@ -25,8 +20,6 @@ if TYPE_CHECKING:
     from backstory.sync.opted import OptedIn
     from backstory.sync.outward import MachineNames
 
-REMOTE = ("project", "repository")
-"""The columns of a session that name its remote, by which a person opted in."""
 EMAIL = lazy_regex(r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})*\.[A-Za-z]{2,24}\b")
 NAMES_MOST = 10_000
 
@@ -60,57 +53,6 @@ class DryRun(Struct, frozen=True, kw_only=True):
 
     leaving: list[RepositoryLeaving] = field(default_factory=list)
     staying: list[Staying] = field(default_factory=list)
-
-
-class OutwardExport:
-    """Writes the lines of one repository's sessions as they may leave: secrets masked, then names of this machine."""
-
-    def __init__(self, sessions: Sequence[LeavingSession], machine: MachineNames, redactor: Redactor, now: int) -> None:
-        self.sessions, self.redactor = sessions, redactor
-        roots = {each for one in sessions for each in (one.origin.root, one.origin.project or "") if each}
-        self._outward = Outward(machine, {each for each in roots if each.startswith("/")}, redactor.mask)
-        self._export = JsonExport(has_bytes=False, now=now, redactor=redactor)
-
-    @property
-    def counts(self) -> Counter[str]:
-        """The number of sessions, turns and events."""
-        return self._export.counts
-
-    @property
-    def masked(self) -> dict[str, int]:
-        """The number of masks, by kind."""
-        return dict(Counter(self.redactor.counts) + self._outward.counts)
-
-    def learn(self) -> None:
-        """Remember the secrets of all sessions, so that each is masked in any of them, and in every part of one."""
-        for each in self.sessions:
-            learn(self.redactor, each.store, [each.origin.id])
-
-    def lines(
-        self, sessions: Iterable[LeavingSession] | None = None, after: Mapping[str, tuple[int, int]] | None = None
-    ) -> Iterable[bytes]:
-        """Yield the lines of all sessions, or of some; ``after``: see ``JsonExport.lines``."""
-        by_store: dict[int, Chosen] = {}
-        for each in self.sessions if sessions is None else sessions:
-            by_store.setdefault(id(each.store), Chosen(store=each.store, is_exact=True)).ids.append(each.origin.id)
-        for line in self._export.lines([*by_store.values()], removed=False, after=after):
-            yield self._rewritten(line)
-
-    def _rewritten(self, line: bytes) -> bytes:
-        said: dict[str, Any] = msgspec.json.decode(line)
-        remote = {name: said[name] for name in REMOTE if said.get("type") == "session" and _is_remote(said.get(name))}
-        rewritten = self._value(said) | remote
-        return line if rewritten == said else encoded(rewritten) + b"\n"
-
-    def _value(self, value: Any) -> Any:
-        match value:
-            case str():
-                return self._outward.text(value)
-            case list():
-                return [self._value(each) for each in value]
-            case dict():
-                return {self._outward.text(key): self._value(each) for key, each in value.items()}
-        return value
 
 
 def dry_run(
@@ -148,7 +90,3 @@ def dry_run(
         for (reason, project), count in sorted(choice.staying.items(), key=lambda each: (-each[1], each[0]))
     ]
     return DryRun(leaving=leaving, staying=staying)
-
-
-def _is_remote(value: object) -> bool:
-    return isinstance(value, str) and not value.startswith("/")

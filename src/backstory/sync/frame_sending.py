@@ -89,7 +89,7 @@ class _Session:
     def __init__(self, store: Store, marked: MarkedSession, sent: SentPoint | None) -> None:
         self._store, self._marked = store, marked
         self._sidecars = store.ask(session_marks.sidecars_mark, marked.id)
-        self._sent = sent if sent is not None and sent.history == self._history(sent) else None
+        self._sent = sent if sent is not None and sent.history == history_of(store, marked.id, sent) else None
         self._epoch = 1 if sent is None else sent.epoch if self._sent is not None else sent.epoch + 1
         self._upto, self._chain = START, ""
         self._logs = list[int]()
@@ -124,7 +124,7 @@ class _Session:
             epoch=self._epoch, upto=self._upto, chain=self._chain, mark=self._marked.mark, logs=tuple(self._logs),
             sidecars=self._sidecars,
         )  # fmt: skip
-        return msgspec.structs.replace(point, history=self._history(point))
+        return msgspec.structs.replace(point, history=history_of(self._store, self._marked.id, point))
 
     def _seen(self, lines: Iterable[bytes]) -> Iterator[bytes]:
         """The lines of the session alone, of which the lengths of its logs are noted."""
@@ -134,9 +134,12 @@ class _Session:
             if not line.startswith((b'{"type":"backstory"', b'{"type":"end"')):
                 yield line
 
-    def _history(self, sent: SentPoint) -> str:
-        def tail(log_id: int, length: int) -> bytes:
-            start = max(length - session_marks.TAIL_BYTES, 0)
-            return self._store.read_log(log_id, start, length - start)
 
-        return self._store.ask(session_marks.history, self._marked.id, sent.upto, sent.logs, tail)
+def history_of(store: Store, session_id: int, sent: SentPoint) -> str:
+    """Return the hash of all that a session has up to a point; see ``session_marks.history``."""
+
+    def tail(log_id: int, length: int) -> bytes:
+        start = max(length - session_marks.TAIL_BYTES, 0)
+        return store.read_log(log_id, start, length - start)
+
+    return store.ask(session_marks.history, session_id, sent.upto, sent.logs, tail)

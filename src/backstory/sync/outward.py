@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from backstory.ask import origins
 from backstory.lazy import lazy_regex
+from backstory.model import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -46,6 +47,7 @@ _AT = r"""(?:(?<![\w./~\\-]{0})|(?<=file://{0})|(?<=\s-[A-Za-z]{0})|(?<=\\[nrt"]
 _TILDE = lazy_regex(rf"~{_AT.format('~')}/(?!\[){_REST}")
 _DRIVE = lazy_regex(rf"\b[A-Za-z]:(?:\\\\?|/(?!/)){_REST}(?:\\\\?{_REST})*")
 _HAS_DRIVE = lazy_regex(r":(?:\\|/(?!/))")
+_DRIVE_THERE = re.compile(rb":(?<=[A-Za-z]:)(?:\\\\|/(?!/))")
 _STRANGE = lazy_regex(r"[^\w./@+=%~-]")
 
 
@@ -68,12 +70,27 @@ class Outward:
         self._mask, self._home = mask, machine.home.rstrip("/")
         self._roots = sorted({each.rstrip("/") for each in roots} - {""}, key=len, reverse=True)
         folders = [each.rstrip("/") for each in (*machine.folders, *self._roots, self._home) if each.startswith("/")]
-        tops = _any(TOPS | {each.split("/")[1] for each in folders} - {""})
-        strange = _any(each[1:] for each in folders if _STRANGE.search(each))
+        all_tops = TOPS | {each.split("/")[1] for each in folders} - {""}
+        all_strange = [each[1:] for each in folders if _STRANGE.search(each)]
+        tops, strange = _any(all_tops), _any(all_strange)
         self._paths = re.compile(rf"/{_AT.format('/')}(?:{strange}(?:/{_REST})?|{tops}/{_REST})")
         self._slugs = re.compile(rf"-(?<![\w-]-){tops}-[\w-]+")
         self._names, self._words = _names(machine)
+        tops_there, strange_there = _any(map(_in_json, all_tops)), _any(map(_in_json, all_strange))
+        self._path_there = re.compile(rf"/(?:{strange_there}|{tops_there}/)".encode())
+        self._slug_there = re.compile(rf"-{tops_there}-".encode())
+        self._words_there = [_in_json(each).encode() for each in self._words]
         self.counts = Counter[str]()
+
+    def may_change(self, line: bytes) -> bool:
+        """Return False if no text of this line of JSON would be another one: that is quicker than to ask each."""
+        return (
+            self._path_there.search(line) is not None
+            or b"~/" in line
+            or self._slug_there.search(line) is not None
+            or _DRIVE_THERE.search(line) is not None
+            or any(word in line for word in self._words_there)
+        )
 
     def text(self, text: str) -> str:
         """Return a text as it may leave."""
@@ -129,6 +146,11 @@ def _tells(name: str) -> bool:
 def _any(texts: Iterable[str]) -> str:
     """Matches any of these, the longest first; without any it matches nothing."""
     return f"(?:{'|'.join(map(re.escape, sorted(texts, key=lambda each: (-len(each), each)))) or '(?!)'})"
+
+
+def _in_json(text: str) -> str:
+    """A text as it stands between the quotes of JSON."""
+    return encoded(text)[1:-1].decode()
 
 
 def machine_of(stores: Iterable[Store], user_home: str) -> MachineNames:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class SentPoint(Struct, frozen=True, kw_only=True):
     """The state of a session as frames brought it. ``mark``, ``history`` and ``sidecars`` are the sender's own words.
 
-    ``logs``: the lengths of its logs. ``chain``: of the last frame.
+    ``logs``: the lengths of its logs. ``chain``: of the last frame. ``telling``: the records that tell its secrets.
     """
 
     epoch: Seq
@@ -32,6 +32,7 @@ class SentPoint(Struct, frozen=True, kw_only=True):
     history: str = ""
     logs: tuple[Offset, ...] = ()
     sidecars: str = ""
+    telling: tuple[int, ...] = ()
 
 
 class SessionOffer(Struct, frozen=True, kw_only=True):

@@ -7,8 +7,8 @@ server confirmed is noted, and nothing else.
 
 from __future__ import annotations
 
-import hashlib
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,13 +18,16 @@ from backstory.ask import session_marks
 from backstory.errors import ServerRefused
 from backstory.exchange import frames
 from backstory.exchange.frames import START, FramePoint, head_of
-from backstory.sync.dry_run import OutwardExport
+from backstory.store.file.migrate import DERIVED_VERSION
+from backstory.sync.frame_sending import history_of
 from backstory.sync.leaving import choose
 from backstory.sync.notes import SyncNote
+from backstory.sync.outward_export import BESIDES, OutwardExport
 from backstory.sync.pull_plan import SentPoint
+from backstory.sync.sent_history import SaidLines, SentHistory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from backstory.derive.secrets import Redactor
     from backstory.store import Store
@@ -93,6 +96,20 @@ class _States(Struct, frozen=True):
     sessions: list[_State]
 
 
+class _Leaving(Struct, frozen=True, kw_only=True):
+    """A session that is sent, of a repository that is exported; ``mark``: to be noted once it is there."""
+
+    export: OutwardExport
+    session: LeavingSession
+    mark: str
+    version: object
+    """The version of its store before it was read."""
+
+    @property
+    def uid(self) -> str:
+        return self.session.origin.uid
+
+
 class Uploader:
     """One sync with one server. ``redactor`` makes a new one for each repository."""
 
@@ -103,7 +120,10 @@ class Uploader:
         self._redactor, self._now = redactor, now
         self._waiting: list[tuple[bytes, SentPoint | None]] = []
         self._states: dict[str, _State] = {}
+        self._leaving: dict[str, _Leaving] = {}
+        """Those of which frames wait, or that are to be sent again."""
         self._again: dict[str, _State] = {}
+        self._noted: list[SyncNote] = []
         self.done = Sent()
 
     def run(
@@ -116,45 +136,81 @@ class Uploader:
         stores = list(stores)
         choice = choose(stores, opted)
         self.done.staying = sum(choice.staying.values())
-        marks = _marks(stores)
+        own = _own_marks(stores, choice.leaving)
         by_repository: dict[str, list[LeavingSession]] = {}
         for each in choice.leaving:
             by_repository.setdefault(each.repository.lower(), []).append(each)
         self._remote.ask("GET", "/v1/me")
+        self._ask_states([each.origin.uid for each in choice.leaving if each.origin.uid not in self._notes.sent])
         done, total = 0, len(choice.leaving)
-        for sessions in by_repository.values():
-            own = {each.origin.uid: f"{RULES} {marks[id(each.store), each.origin.id]}" for each in sessions}
-            if all(self._mark_of(uid).startswith(f"{mark} ") for uid, mark in own.items()):
-                self.done.unchanged += len(sessions)
-            else:
-                self._repository(sessions, own, partial(_note_behind, note, done, total))
-            done += len(sessions)
-            note(done, total)
+        try:
+            for sessions in by_repository.values():
+                if all(self._is_noted(each.origin.uid, own) for each in sessions):
+                    self.done.unchanged += len(sessions)
+                else:
+                    self._repository(sessions, own, partial(_note_behind, note, done, total))
+                done += len(sessions)
+                note(done, total)
+            self._flush()
+            self._send_again()
+        finally:
+            self._write_notes()
         return self.done
 
-    def _mark_of(self, uid: str) -> str:
-        return noted.mark if (noted := self._notes.sent.get(uid)) is not None else ""
+    def _is_noted(self, uid: str, own: Mapping[str, str]) -> bool:
+        return (sent := self._notes.sent.get(uid)) is not None and sent.mark.startswith(f"{own[uid]} ")
 
-    def _repository(self, sessions: Sequence[LeavingSession], own: dict[str, str], note: Callable[[int], None]) -> None:
+    def _repository(
+        self, sessions: Sequence[LeavingSession], own: Mapping[str, str], note: Callable[[int], None]
+    ) -> None:
         """Send what changed of one repository; what secrets it has is learned from all of it."""
         export = OutwardExport(sessions, self._machine, self._redactor(), self._now)
-        export.learn()
-        masks = hashlib.sha256("\n".join(sorted(export.redactor.masks)).encode()).hexdigest()[:16]
-        marked = [(each, f"{own[each.origin.uid]} {masks}") for each in sessions]
-        changed = [(each, mark) for each, mark in marked if self._mark_of(each.origin.uid) != mark]
-        self.done.unchanged += len(marked) - len(changed)
-        self._ask_states([each.origin.uid for each, _ in changed if each.origin.uid not in self._notes.sent])
-        for number, (each, mark) in enumerate(changed, 1):
-            self._session(export, each, mark)
-            note(number)
-        self._flush()
-        by_uid = {each.origin.uid: (each, mark) for each, mark in changed}
+        changed, others, after = list["LeavingSession"](), list["LeavingSession"](), dict[str, FramePoint]()
+        for each in sessions:
+            uid = each.origin.uid
+            sent, is_noted = self._notes.sent.get(uid), self._is_noted(uid, own)
+            if sent is None or BESIDES in sent.telling or not (is_noted or _went_on(each, sent, own[uid])):
+                changed.append(each)
+                continue
+            export.recall(each, sent.telling)
+            if is_noted:
+                others.append(each)
+            else:
+                changed.append(each)
+                after[uid] = sent.upto
+        versions = {id(each.store): each.store.ask(session_marks.version) for each in sessions}
+        read = export.by_session(changed, after)
+        # All are read before the first of them is given, and then all secrets are known.
+        first, masks = next(read, None), export.masks
+        read_before = [*others, *(each for each in changed if each.origin.uid in after)]
+        anew = {each.origin.uid for each in read_before if self._is_masked_otherwise(each.origin.uid, masks)}
+        done = sum(each.origin.uid not in anew for each in others)
+        self.done.unchanged += done
+        parts = (part for part in chain([] if first is None else [first], read) if part[0].origin.uid not in anew)
+        again = export.by_session([each for each in read_before if each.origin.uid in anew])
+        for session, lines in chain(parts, again):
+            uid = session.origin.uid
+            leaving = _Leaving(
+                export=export, session=session, mark=f"{own[uid]} {masks}", version=versions[id(session.store)]
+            )
+            self._session(leaving, lines, is_behind=uid in after and uid not in anew)
+            done += 1
+            note(done)
+
+    def _is_masked_otherwise(self, uid: str, masks: str) -> bool:
+        return (sent := self._notes.sent.get(uid)) is not None and sent.mark.rpartition(" ")[2] != masks
+
+    def _send_again(self) -> None:
+        """Send the sessions anew of which the server had another state than was noted."""
         for _ in range(TRIES):
             again, self._again = self._again, {}
+            leaving = {uid: self._leaving[uid] for uid in again}
             for uid, state in again.items():
                 self._states[uid] = state
                 self._notes.sent.pop(uid, None)
-                self._session(export, *by_uid[uid])
+                each = leaving[uid]
+                for _, lines in each.export.by_session([each.session]):
+                    self._session(each, lines, is_behind=False)
             self._flush()
         for uid in self._again:
             self._fail(uid, "the server has another history of it")
@@ -166,73 +222,104 @@ class Uploader:
             for each in msgspec.convert(said, _States).sessions:
                 self._states[each.uid] = each
 
-    def _session(self, export: OutwardExport, session: LeavingSession, mark: str) -> None:
-        """Send a session from where it was sent to, if what was sent is as it was; else anew."""
-        uid = session.origin.uid
+    def _session(self, leaving: _Leaving, lines: Iterator[bytes], *, is_behind: bool) -> None:
+        """Send a session from where it was sent to, if what was sent is as it was; else anew.
+
+        ``is_behind``: the lines are those from there on, and what was sent is as it was.
+        """
+        uid = leaving.uid
         sent, state = self._notes.sent.get(uid), self._states.get(uid)
         if (state is not None and state.is_forgotten) or (sent is not None and sent.history == FORGOTTEN):
-            self._stay_out(uid, mark)
-            return
-        if sent is not None:
-            said = _Said(sent.upto)
-            for _ in said.read(_of_session(export.lines([session]))):
+            # Its secrets are to be known nevertheless.
+            for _ in lines:
                 pass
-            if said.history(sent.upto) == sent.history:
-                self._notes.add(SyncNote(uid=uid, sent=msgspec.structs.replace(sent, mark=mark)))
-                self.done.unchanged += 1
-                return
-            if said.digest(sent.upto) == sent.history.partition(" ")[0]:
-                lines = _of_session(export.lines([session], {uid: sent.upto}))
-                self._put(uid, lines, sent.epoch, sent.upto, sent.chain, mark, said)
-                return
-        epoch = sent.epoch if sent is not None else state.epoch if state is not None else 0
-        if state is not None and state.chain and self._is_there(export, session, state):
-            said = _Said()
-            lines = said.read(_of_session(export.lines([session])))
-            self._put(uid, lines, state.epoch, START, "", mark, said, behind=state.chain)
-            return
-        if not epoch:
+            self._stay_out(uid, leaving.mark, leaving.export.telling(uid))
+        elif sent is not None and is_behind:
+            self._go_on(leaving, lines, sent)
+        elif sent is not None:
+            self._send_changed(leaving, lines, sent)
+        elif state is not None and state.chain:
+            said = SaidLines()
+            made = list(_cut(said.read(lines), uid, state.epoch))
+            there = next((at for at, each in enumerate(made, 1) if head_of(each).chain == state.chain), 0)
+            if there:
+                # The server has the beginning, cut in the same way.
+                self._put(leaving, said, made, there)
+            else:
+                self._send_anew(leaving, state.epoch + 1)
+        else:
             self.done.created.append(uid)
-        said = _Said()
-        lines = said.read(_of_session(export.lines([session])))
-        self._put(uid, lines, epoch + 1, START, "", mark, said)
+            said = SaidLines()
+            self._put(leaving, said, _cut(said.read(lines), uid, 1))
 
-    def _is_there(self, export: OutwardExport, session: LeavingSession, state: _State) -> bool:
-        """Return True if the server has the beginning of what would be sent now, cut in the same way."""
-        made = frames.frames(
-            _of_session(export.lines([session])), session=session.origin.uid, epoch=state.epoch, is_redacted=True
-        )
-        return any(head_of(each).chain == state.chain for each in made)
+    def _go_on(self, leaving: _Leaving, lines: Iterable[bytes], sent: SentPoint) -> None:
+        """Send what came behind the point that was sent."""
+        before = SentHistory.of(sent.history)
+        said = SaidLines(before=before, upto=sent.upto)
+        made = _cut(said.read(lines), leaving.uid, sent.epoch, sent.upto, sent.chain)
+        first = next(made, b"")
+        if before is not None and head_of(first).upto == sent.upto and said.is_as(before):
+            self._unchanged(leaving, said, sent)
+        else:
+            self._put(leaving, said, chain([first], made))
 
-    def _put(
-        self, uid: str, lines: Iterable[bytes], epoch: int, after: FramePoint, prev: str, mark: str, said: _Said,
-        behind: str = "",
-    ) -> None:  # fmt: skip
-        """Have the frames of a session sent; ``behind``: without those up to the one with this chain."""
-        made = frames.frames(lines, session=uid, epoch=epoch, after=after, prev=prev, is_redacted=True)
-        is_behind, last, events, head = not behind, b"", 0, None
-        for each in made:
+    def _send_changed(self, leaving: _Leaving, lines: Iterable[bytes], sent: SentPoint) -> None:
+        """Send a session of which something else than its end may have changed."""
+        before, said = SentHistory.of(sent.history), SaidLines(until=sent.upto)
+        made = list(_cut(said.read(lines), leaving.uid, sent.epoch + 1))
+        if before is not None and said.is_as(before):
+            self._unchanged(leaving, said, sent)
+        elif before is not None and said.begins_as(before):
+            after = {leaving.uid: sent.upto}
+            for _, behind in leaving.export.by_session([leaving.session], after):
+                self._go_on(leaving, behind, sent)
+        else:
+            self._put(leaving, said, made)
+
+    def _send_anew(self, leaving: _Leaving, epoch: int) -> None:
+        for _, lines in leaving.export.by_session([leaving.session]):
+            said = SaidLines()
+            self._put(leaving, said, _cut(said.read(lines), leaving.uid, epoch))
+
+    def _unchanged(self, leaving: _Leaving, said: SaidLines, sent: SentPoint) -> None:
+        point = self._point(leaving, said, sent.epoch, sent.chain)
+        self._noted.append(SyncNote(uid=leaving.uid, sent=point))
+        self.done.unchanged += 1
+
+    def _point(self, leaving: _Leaving, said: SaidLines, epoch: int, last: str) -> SentPoint:
+        """The point behind lines that were read."""
+        session, export = leaving.session, leaving.export
+        point = SentPoint(
+            epoch=epoch, upto=said.upto, chain=last, mark=leaving.mark, logs=tuple(said.logs),
+            telling=export.telling(leaving.uid),
+        )  # fmt: skip
+        local = _local(session, point)
+        # What another process wrote meanwhile may not be what was read.
+        is_same = session.store.ask(session_marks.version) == leaving.version
+        return msgspec.structs.replace(point, history=str(said.history(local if is_same else "")))
+
+    def _put(self, leaving: _Leaving, said: SaidLines, made: Iterable[bytes], there: int = 0) -> None:
+        """Have the frames of a session sent; ``there``: the number of the first that the server has."""
+        last, head = b"", None
+        for number, each in enumerate(made):
             head = head_of(each)
-            if is_behind:
-                if last:
-                    self._add(last, None)
-                last = each
-                events += head.events
-            is_behind = is_behind or head.chain == behind
+            if last:
+                self._add(leaving, last, None)
+            last = each if number >= there else b""
         if head is None:
             return
-        point = SentPoint(epoch=epoch, upto=head.upto, chain=head.chain, mark=mark, history=said.history(head.upto))
+        point = self._point(leaving, said, head.epoch, head.chain)
         if last:
-            self._add(last, point)
+            self._add(leaving, last, point)
         else:
-            self._confirm(uid, point)
+            self._confirm(leaving.uid, point)
 
-    def _add(self, frame: bytes, point: SentPoint | None) -> None:
-        if len(self._waiting) == FRAMES_AT_ONCE or (
-            sum(len(each) for each, _ in self._waiting) + len(frame) > BYTES_AT_ONCE and self._waiting
-        ):
+    def _add(self, leaving: _Leaving, frame: bytes, point: SentPoint | None) -> None:
+        size = sum(len(each) for each, _ in self._waiting) + len(frame)
+        if len(self._waiting) == FRAMES_AT_ONCE or (self._waiting and size > BYTES_AT_ONCE):
             self._flush()
         self._waiting.append((frame, point))
+        self._leaving[leaving.uid] = leaving
 
     def _flush(self) -> None:
         """Send what waits, and note what the server confirmed."""
@@ -248,19 +335,26 @@ class Uploader:
                 if point is not None and uid not in self._again:
                     self._confirm(uid, point)
             elif word.word == FORGOTTEN:
-                self._stay_out(uid, "" if point is None else point.mark)
+                self._stay_out(uid, "" if point is None else point.mark, () if point is None else point.telling)
             elif word.word == DAMAGED:
                 self._fail(uid, f"the server cannot read it: {word.reason}")
             else:
                 self._again[uid] = word.state
+        self._leaving = {uid: each for uid, each in self._leaving.items() if uid in self._again}
+        self._write_notes()
 
-    def _stay_out(self, uid: str, mark: str) -> None:
+    def _write_notes(self) -> None:
+        noted, self._noted = self._noted, []
+        if noted:
+            self._notes.add(*noted)
+
+    def _stay_out(self, uid: str, mark: str, telling: tuple[int, ...]) -> None:
         if uid not in self.done.forgotten:
             self.done.forgotten.append(uid)
-        self._notes.add(SyncNote(uid=uid, sent=forgotten(mark)))
+        self._noted.append(SyncNote(uid=uid, sent=forgotten(mark, telling)))
 
     def _confirm(self, uid: str, point: SentPoint) -> None:
-        self._notes.add(SyncNote(uid=uid, sent=point))
+        self._noted.append(SyncNote(uid=uid, sent=point))
         if uid not in self.done.sent:
             self.done.sent.append(uid)
 
@@ -273,62 +367,22 @@ def _note_behind(note: Callable[[int, int], None], before: int, total: int, at: 
     note(before + at, total)
 
 
-class _Place(Struct, frozen=True):
-    type: str
-    seq: int = 0
-    part: int = 0
-    last_seq: int = 0
+def _cut(lines: Iterable[bytes], uid: str, epoch: int, after: FramePoint = START, prev: str = "") -> Iterator[bytes]:
+    return frames.frames(lines, session=uid, epoch=epoch, after=after, prev=prev, is_redacted=True)
 
 
-class _Said:
-    """Hashes of what the lines of a session say up to points. ``until``: one that is asked for besides the end.
-
-    A turn that goes on behind a point is no part of what was said up to it. ``head`` is a hash of the lines that are
-    sent each time: of the session, its branches and its summaries.
-    """
-
-    def __init__(self, until: FramePoint | None = None) -> None:
-        self._until, self.upto = until, START
-        self._turns: list[tuple[int, bytes]] = []
-        self._events, self._before = hashlib.sha256(), b""
-        self._head = hashlib.sha256()
-        self._decode = msgspec.json.Decoder(_Place).decode
-
-    def read(self, lines: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the lines, read."""
-        for line in lines:
-            at = self._decode(line)
-            if at.type == "turn":
-                self._turns.append((at.last_seq, hashlib.sha256(line).digest()))
-            elif at.type == "event":
-                if self._until is not None and (at.seq, at.part) > self._until and not self._before:
-                    self._before = self._events.digest()
-                self._events.update(line)
-                self.upto = FramePoint(at.seq, at.part)
-            elif at.type != "session_end":
-                self._head.update(line)
-            yield line
-
-    @property
-    def head(self) -> str:
-        """The hash of what is sent each time."""
-        turns = b"".join(each for _, each in self._turns)
-        return hashlib.sha256(self._head.digest() + turns).hexdigest()
-
-    def history(self, upto: FramePoint) -> str:
-        """The hash up to a point that is the end, with that of what is sent each time."""
-        return f"{self.digest(upto)} {self.head}" if upto == self.upto else ""
-
-    def digest(self, upto: FramePoint) -> str:
-        """The hash up to the end, or to the point that was asked for."""
-        is_end = upto == self.upto or not self._before
-        turns = b"".join(each for last_seq, each in self._turns if last_seq < upto.seq)
-        return hashlib.sha256((self._events.digest() if is_end else self._before) + turns).hexdigest()
+def _local(session: LeavingSession, point: SentPoint) -> str:
+    """A hash of the rows of a session up to a point, and of the files beside its logs; '' where there are fewer."""
+    beside = session.store.ask(session_marks.sidecars_mark, session.origin.id)
+    found = history_of(session.store, session.origin.id, point)
+    return f"{found}{beside}" if found else ""
 
 
-def _of_session(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines of a session alone, without those of a file."""
-    return (line for line in lines if not line.startswith((b'{"type":"backstory"', b'{"type":"end"')))
+def _went_on(session: LeavingSession, sent: SentPoint, own: str) -> bool:
+    """Return True if a session is up to the point that was sent as it was, by its rows and our rules."""
+    before = SentHistory.of(sent.history)
+    is_of_rules = sent.mark.partition(" ")[0] == own.partition(" ")[0]
+    return is_of_rules and before is not None and before.local != "" and before.local == _local(session, sent)
 
 
 class SyncStatus(Struct, frozen=True, kw_only=True):
@@ -343,11 +397,10 @@ class SyncStatus(Struct, frozen=True, kw_only=True):
 def status(remote: Remote, notes: SyncNotes, stores: Sequence[Store], opted: OptedIn) -> SyncStatus:
     """Ask the server what it has. Raises ServerRefused, ServerUnreachable."""
     choice = choose(stores, opted)
-    marks = _marks(stores)
+    own = _own_marks(stores, choice.leaving)
     waiting = [
-        each for each in choice.leaving
-        if (sent := notes.sent.get(each.origin.uid)) is None
-        or not sent.mark.startswith(f"{RULES} {marks[id(each.store), each.origin.id]} ")
+        uid for uid, mark in own.items()
+        if (sent := notes.sent.get(uid)) is None or not sent.mark.startswith(f"{mark} ")
     ]  # fmt: skip
     uids, there = [*notes.sent], list[_State]()
     for at in range(0, len(uids), STATES_AT_ONCE):
@@ -391,18 +444,21 @@ def forget(remote: Remote, notes: SyncNotes, uids: Iterable[str]) -> list[str]:
                 raise
         else:
             gone.append(uid)
-            mark = notes.sent[uid].mark if uid in notes.sent else ""
-            notes.add(SyncNote(uid=uid, sent=forgotten(mark)))
+            sent = notes.sent.get(uid)
+            notes.add(SyncNote(uid=uid, sent=forgotten() if sent is None else forgotten(sent.mark, sent.telling)))
     return gone
 
 
-def _marks(stores: Iterable[Store]) -> dict[tuple[int, int], str]:
-    return {(id(store), each.id): each.mark for store in stores for each in store.ask_or([], session_marks.marks)}
+def _own_marks(stores: Iterable[Store], leaving: Iterable[LeavingSession]) -> dict[str, str]:
+    """The marks of sessions by uid, behind the version of the rules by which they are read and masked."""
+    marks = {(id(store), each.id): each.mark for store in stores for each in store.ask_or([], session_marks.marks)}
+    rules = f"{RULES}.{DERIVED_VERSION}"
+    return {each.origin.uid: f"{rules} {marks[id(each.store), each.origin.id]}" for each in leaving}
 
 
-def forgotten(mark: str = "") -> SentPoint:
+def forgotten(mark: str = "", telling: tuple[int, ...] = ()) -> SentPoint:
     """The note about a session that a person took out of the server."""
-    return SentPoint(epoch=1, upto=START, chain=frames.NO_CHAIN, mark=mark, history=FORGOTTEN)
+    return SentPoint(epoch=1, upto=START, chain=frames.NO_CHAIN, mark=mark, history=FORGOTTEN, telling=telling)
 
 
 def as_json(done: Sent) -> dict[str, Any]:

@@ -1,0 +1,143 @@
+"""The lines of one repository's sessions as they may leave: secrets masked, then names of this machine.
+
+What secrets a repository has, all of its sessions tell. Of a session that did not change only those records are read
+that tell one: a secret is never written down, but the records that tell it are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from backstory.bounds import NUMBER_MAX
+from backstory.export.exporting import Chosen
+from backstory.export.full_form import FullForms
+from backstory.export.portable import JsonExport
+from backstory.model import encoded
+from backstory.sync.outward import Outward
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from backstory.derive.secrets import Redactor
+    from backstory.sync.leaving import LeavingSession
+    from backstory.sync.outward import MachineNames
+
+REMOTE = ("project", "repository")
+"""The columns of a session that name its remote, by which a person opted in."""
+BESIDES = -1
+"""Stands for what other lines than records tell: of such a session all is read whenever any is."""
+HASH_CHARS = 16
+OF_FILE = b'{"type":"backstory"', b'{"type":"end"'
+"""The beginnings of lines that belong to no session."""
+END = b'{"type":"session_end"'
+
+
+class OutwardExport:
+    """Writes the lines of one repository's sessions as they may leave."""
+
+    def __init__(self, sessions: Sequence[LeavingSession], machine: MachineNames, redactor: Redactor, now: int) -> None:
+        self.sessions, self._redactor = sessions, redactor
+        roots = {each for one in sessions for each in (one.origin.root, one.origin.project or "") if each}
+        self._outward = Outward(machine, {each for each in roots if each.startswith("/")}, redactor.mask)
+        self._export = JsonExport(has_bytes=False, now=now, redactor=redactor, is_taught=True)
+
+    @property
+    def counts(self) -> Counter[str]:
+        """The number of sessions, turns and events."""
+        return self._export.counts
+
+    @property
+    def masked(self) -> dict[str, int]:
+        """The number of masks, by kind."""
+        return dict(Counter(self._redactor.counts) + self._outward.counts)
+
+    @property
+    def masks(self) -> str:
+        """A hash of the masks of all secrets that the sessions told which were read or recalled."""
+        told = {mask for each in self._export.told_by.values() for mask in each.told | each.besides}
+        return hashlib.sha256("\n".join(sorted(told)).encode()).hexdigest()[:HASH_CHARS]
+
+    def telling(self, uid: str) -> tuple[int, ...]:
+        """The records of a session, which was read, that tell its secrets."""
+        found = self._export.told_by[uid]
+        return (*found.records, *([] if found.besides <= found.told else [BESIDES]))
+
+    def recall(self, session: LeavingSession, records: Iterable[int]) -> None:
+        """Learn the secrets of a session whose ``telling`` records these are."""
+        store, uid = session.store, session.origin.uid
+        telling = self._export.told_by[uid] = type(self._export.telling)()
+        forms = FullForms(store)
+        for seq in records:
+            after = (seq - 1, NUMBER_MAX)
+            while window := store.events(session.origin.id, after=after, limit=1):
+                after = (window[0].seq, window[0].part)
+                if window[0].seq != seq:
+                    break
+                self._redactor.learn(forms.expand(window[0]))
+                telling.note(seq, self._redactor.take_told())
+
+    def lines(
+        self, sessions: Iterable[LeavingSession] | None = None, after: Mapping[str, tuple[int, int]] | None = None
+    ) -> Iterator[bytes]:
+        """Yield the lines of all sessions, or of some, once all are read; ``after``: see ``JsonExport.lines``.
+
+        Of sessions that have a part in ``after`` the secrets have to be recalled before.
+        """
+        by_store: dict[int, Chosen] = {}
+        for each in self.sessions if sessions is None else sessions:
+            by_store.setdefault(id(each.store), Chosen(store=each.store, is_exact=True)).ids.append(each.origin.id)
+        for line in self._export.lines([*by_store.values()], removed=False, after=after):
+            yield self._rewritten(line)
+
+    def by_session(
+        self, sessions: Sequence[LeavingSession], after: Mapping[str, tuple[int, int]] | None = None
+    ) -> Iterator[tuple[LeavingSession, Iterator[bytes]]]:
+        """Yield each session with its lines, which are gone with the next one."""
+        wanted = {each.origin.uid: each for each in sessions}
+        lines = self.lines(sessions, after)
+        for line in lines:
+            if not line.startswith(OF_FILE):
+                uid = msgspec.json.decode(line, type=_Uid).uid
+                of_session = _upto_end(line, lines)
+                yield wanted[uid], of_session
+                # Those that nobody wanted.
+                for _ in of_session:
+                    pass
+
+    def _rewritten(self, line: bytes) -> bytes:
+        if not self._outward.may_change(line):
+            return line
+        said: dict[str, Any] = msgspec.json.decode(line)
+        remote = {name: said[name] for name in REMOTE if said.get("type") == "session" and _is_remote(said.get(name))}
+        rewritten = self._value(said) | remote
+        return line if rewritten == said else encoded(rewritten) + b"\n"
+
+    def _value(self, value: Any) -> Any:
+        match value:
+            case str():
+                return self._outward.text(value)
+            case list():
+                return [self._value(each) for each in value]
+            case dict():
+                return {self._outward.text(key): self._value(each) for key, each in value.items()}
+        return value
+
+
+class _Uid(msgspec.Struct):
+    uid: str
+
+
+def _upto_end(first: bytes, lines: Iterator[bytes]) -> Iterator[bytes]:
+    yield first
+    for line in lines:
+        yield line
+        if line.startswith(END):
+            return
+
+
+def _is_remote(value: object) -> bool:
+    return isinstance(value, str) and not value.startswith("/")
