@@ -116,8 +116,8 @@ ROOMS = {
         "plan, the words, ssh, files that are sealed; hashes of what was sent; telling records",
     ),
     "server": Budget(
-        1_955,
-        13,
+        2_100,
+        14,
         "a team's server: its PostgreSQL, who comes in, walls between organisations, answers, what is read there",
     ),
     "web": Budget(

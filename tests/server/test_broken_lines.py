@@ -209,6 +209,9 @@ def test_a_machine_that_was_let_in_is_in_whatever_breaks(fault: Fault, team: Tea
             found = line.ask("POST", "/v1/login/token", {"login": waiting["login"], "secret": secret})
         proxy.settle()
         assert team.ask("GET", "/v1/me", found["token"])[0] == 200
+        team.ask("POST", "/v1/logout", found["token"])
+        late = {"login": waiting["login"], "secret": secret}
+        assert team.ask("POST", "/v1/login/token", body=late)[0] == 401
 
 
 def test_who_has_the_code_and_not_the_secret_of_the_first_time_is_not_let_in(team: Team) -> None:

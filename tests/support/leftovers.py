@@ -8,6 +8,7 @@ import apsw
 import zstandard
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 FRAME = b"\x28\xb5\x2f\xfd"
@@ -27,7 +28,7 @@ def _in_file(path: Path, word: bytes) -> set[str]:
     # The index cuts off what a term has in common with the one before it.
     if word[2:] in data:
         found.add("an index term")
-    found |= {"in a frame" for text in _frames(data, _dictionaries(path, data)) if word in text}
+    found |= {"in a frame" for text in unpacked_frames(data, _dictionaries(path, data)) if word in text}
     if data.startswith(b"SQLite format 3\0") and word.decode() in _terms(path):
         found.add("in the index's vocabulary")
     return found
@@ -46,7 +47,7 @@ def _dictionaries(path: Path, data: bytes) -> list[zstandard.ZstdCompressionDict
         db.close()
 
 
-def _frames(data: bytes, dictionaries: list[zstandard.ZstdCompressionDict | None]) -> list[bytes]:
+def unpacked_frames(data: bytes, dictionaries: Sequence[zstandard.ZstdCompressionDict | None] = (None,)) -> list[bytes]:
     """What can be unpacked of every frame that begins anywhere, torn ones included."""
     found = []
     at = data.find(FRAME)

@@ -6,8 +6,6 @@ kind and a sentence, as the command line's are. What is not there and what is no
 
 from __future__ import annotations
 
-from asyncio import Semaphore
-from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,6 +20,7 @@ from backstory import __version__
 from backstory.errors import DatabaseUnusable
 from backstory.exchange.json_lines import Uid
 from backstory.server import shelves
+from backstory.server.bodies import Bodies, announced, body
 from backstory.server.limits import Limits
 from backstory.server.people import Caller, People, TeamRole
 from backstory.server.reading import TeamReading
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
 BODY_BYTES_MAX = 64 * 1024
 """The longest body of a request that sends no history."""
 FRAMES_BYTES_MAX = shelves.BYTES_MAX
-BODIES_AT_ONCE = 4
-"""The number of requests with history that are read at once."""
 RETRY_S = 5
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 MACHINE = "Backstory-Machine"
@@ -103,7 +100,7 @@ class Api:
     ) -> None:  # fmt: skip
         self._database, self._limits = database, limits or Limits()
         self.people, self._shelves, self._reading = People(database, now), Shelves(database, now), TeamReading(database)
-        self._bodies = Semaphore(BODIES_AT_ONCE)
+        self._bodies = Bodies()
 
     def app(self) -> Starlette:
         """The application."""
@@ -197,7 +194,7 @@ class Api:
         return Response(found.data, media_type="application/octet-stream", headers=HEADERS | said)
 
     def _remove(self, caller: Caller, asked: ServerRequest) -> Any:
-        return {"removal": self._shelves.remove(caller, asked.path["uid"])}
+        return {"removal": self._shelves.remove(caller, asked.uid())}
 
     def _repositories(self, caller: Caller, asked: ServerRequest) -> Any:
         return {"repositories": self._reading.repositories(caller)}
@@ -217,7 +214,10 @@ class Api:
             self._limits.count(asked.address)
             return answer(asked)
 
-        return self._answering(answered)
+        async def short(request: Request) -> Any:
+            return await run_in_threadpool(answered, ServerRequest(request, await body(request, BODY_BYTES_MAX)))
+
+        return self._answering(short)
 
     def _closed(
         self, scope: str, answer: Callable[[Caller, ServerRequest], Any], bytes_max: int = BODY_BYTES_MAX
@@ -225,31 +225,44 @@ class Api:
         """An address for people of an organisation whose token has this scope."""
 
         def answered(asked: ServerRequest) -> Any:
-            self._limits.count(asked.address, 0)
-            try:
-                caller = self.people.caller(asked.token)
-            except Refused:
-                # Only what fails counts here: a token is not to be guessed.
-                self._limits.count(asked.address)
-                raise
-            self._limits.count(caller.token)
-            if scope not in caller.scopes:
-                raise Refused(403, "not_allowed", f"This needs the right to {scope}, which your token does not have.")
-            return answer(caller, asked)
+            return answer(self._caller(scope, asked), asked)
 
-        return self._answering(answered, bytes_max)
+        async def short(request: Request) -> Any:
+            return await run_in_threadpool(answered, ServerRequest(request, await body(request, bytes_max)))
+
+        async def long(request: Request) -> Any:
+            # Who may not send history has none of it read.
+            caller = await run_in_threadpool(self._caller, scope, ServerRequest(request, b""))
+            async with self._bodies.room((caller.tenant, caller.person), announced(request, bytes_max)):
+                asked = ServerRequest(request, await body(request, bytes_max))
+                async with self._bodies.working:
+                    return await run_in_threadpool(answer, caller, asked)
+
+        return self._answering(long if bytes_max > BODY_BYTES_MAX else short)
+
+    def _caller(self, scope: str, asked: ServerRequest) -> Caller:
+        """Return who asks. Raises Refused."""
+        self._limits.count(asked.address, 0)
+        try:
+            caller = self.people.caller(asked.token)
+        except Refused:
+            # Only what fails counts here: a token is not to be guessed.
+            self._limits.count(asked.address)
+            raise
+        self._limits.count(caller.token)
+        if scope not in caller.scopes:
+            raise Refused(403, "not_allowed", f"This needs the right to {scope}, which your token does not have.")
+        return caller
 
     def _answering(
-        self, answer: Callable[[ServerRequest], Any], bytes_max: int = BODY_BYTES_MAX
+        self, answer: Callable[[Request], Coroutine[Any, Any, Any]]
     ) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         async def answered(request: Request) -> Response:
             try:
-                # Long bodies wait for one another, so that many at once take no more memory.
-                async with self._bodies if bytes_max > BODY_BYTES_MAX else nullcontext():
-                    asked = ServerRequest(request, await _body(request, bytes_max))
-                    found = await run_in_threadpool(answer, asked)
+                found = await answer(request)
             except Refused as refused:
-                return _refusal(refused.status, refused.kind, str(refused))
+                retry_s = RETRY_S if refused.status == 503 else None
+                return _refusal(refused.status, refused.kind, str(refused), retry_s)
             except DatabaseUnusable:
                 return _refusal(503, "try_again", "The server's database cannot be reached now.", RETRY_S)
             return found if isinstance(found, Response) else _json(200, found)
@@ -276,23 +289,19 @@ class ServerRequest:
                 400, "machine_missing", f"The request does not say, in {MACHINE}, which machine asks."
             ) from refused
 
+    def uid(self) -> str:
+        """The uid in its address. Raises Refused, as for a session that is not there."""
+        try:
+            return msgspec.convert(self.path["uid"], Uid)
+        except msgspec.ValidationError as refused:
+            raise Refused(404, "session_unknown", "You have no such session here.") from refused
+
     def body(self, of: type[Body]) -> Body:
         """Its content, read. Raises Refused."""
         try:
             return msgspec.json.decode(self.data or b"{}", type=of)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as refused:
             raise Refused(400, "request_wrong", f"The request is not understood: {refused}") from refused
-
-
-async def _body(request: Request, most: int) -> bytes:
-    """The body of a request, which is not read further than it may be long. Raises Refused."""
-    parts, size = list[bytes](), 0
-    async for part in request.stream():
-        size += len(part)
-        if size > most:
-            raise Refused(413, "too_long", f"A request has at most {most:,} bytes.")
-        parts.append(part)
-    return b"".join(parts)
 
 
 def _json(status: int, value: Any, headers: dict[str, str] | None = None) -> Response:

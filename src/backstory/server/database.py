@@ -16,6 +16,7 @@ from psycopg import sql
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from backstory.errors import DatabaseUnusable
+from backstory.server.refusals import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,13 +46,19 @@ class TeamDatabase:
 
     @contextmanager
     def of(self, tenant: int) -> Iterator[Cursor[Row]]:
-        """A transaction with one tenant's rows: kept at the end, undone by an error. Raises DatabaseUnusable."""
+        """A transaction with one tenant's rows: kept at the end, undone by an error.
+
+        Raises DatabaseUnusable, and Refused for a value that no table can have.
+        """
         try:
             with self._pool.connection() as connection, connection.cursor() as cursor:
                 cursor.execute("select set_config('backstory.tenant', %s, true)", (str(tenant),))
                 yield cursor
         except (psycopg.OperationalError, PoolTimeout) as refused:
             raise DatabaseUnusable(_said(refused)) from refused
+        except psycopg.DataError as refused:
+            # What it says may be the value.
+            raise Refused(400, "request_wrong", "The request has a value that cannot be kept.") from refused
 
     def __enter__(self) -> Self:
         return self

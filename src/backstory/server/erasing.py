@@ -37,8 +37,9 @@ def erase_machine(rows: Cursor[Any], tenant: int, person: int, machine: str) -> 
 def erase_person(rows: Cursor[Any], tenant: int, person: int) -> int:
     """Erase a person and all that is theirs; return the number of sessions that there were."""
     of, count = (tenant, person), 0
+    # Who stores something of theirs has this row: it goes first, so that what is stored meanwhile is erased, too.
+    rows.execute("delete from person where tenant = %s and id = %s", of)
     for table in OF_PERSON:
         gone = rows.execute(f"delete from {table} where tenant = %s and person = %s".encode(), of)
         count += gone.rowcount if table == "session" else 0
-    rows.execute("delete from person where tenant = %s and id = %s", of)
     return count

@@ -144,7 +144,7 @@ class People:
             if made.rowcount == 0:
                 raise Refused(409, "name_taken", "Somebody of this organisation has this name.")
             self._note(rows, invite.tenant, person, "join", row[0])
-            return self._let_in(rows, invite.tenant, person, machine, secret)
+            return self._let_in(rows, self._token(invite.tenant, secret), person, machine)
 
     def wait(self, machine: str) -> WaitingMachine:
         """Note a machine that wants to be let in by a person who is in already."""
@@ -157,7 +157,7 @@ class People:
                     WAITING,
                     codes.hashed(login),
                     code,
-                    machine[:NAME_CHARS_MAX],
+                    _seen(machine),
                     self._now() + timedelta(seconds=LOGIN_S),
                 ),
             )
@@ -183,21 +183,21 @@ class People:
         with self._database.of(WAITING) as rows:
             of = (WAITING, codes.hashed(login))
             row = rows.execute(
-                "select for_tenant, for_person, machine, came from login"
+                "select for_tenant, for_person, machine, token from login"
                 " where tenant = %s and hash = %s and expires > %s for update", (*of, self._now()),
             ).fetchone()  # fmt: skip
             if row is None:
                 raise Refused(401, "login_unknown", "This login is over. Begin it again.")
-            tenant, person, machine, came = row
+            tenant, person, machine, before = row
             if person is None:
                 return None
-            rows.execute("update login set came = true where tenant = %s and hash = %s", of)
-        with self._database.of(tenant) as rows:
-            if not came:
-                return self._let_in(rows, tenant, person, machine, secret)
-            if (again := self._again(rows, tenant, person, secret)) is None:
+            token = self._token(tenant, secret)
+            if before not in (None, token.id):
                 raise Refused(401, "login_unknown", "This login is over. Begin it again.")
-            return again
+            # From here on it is for this token alone, also if this is cut before the token is made.
+            rows.execute("update login set token = %s where tenant = %s and hash = %s", (token.id, *of))
+        with self._database.of(tenant) as rows:
+            return self._let_in(rows, token, person, machine)
 
     def caller(self, token: str) -> Caller:
         """Return who asks with a token. Raises Refused, the same for whatever is wrong."""
@@ -228,6 +228,9 @@ class People:
         with self._database.of(caller.tenant) as rows:
             rows.execute("delete from token where tenant = %s and id = %s", (caller.tenant, caller.token))
             self._note(rows, caller.tenant, caller.person, "logout", "")
+        with self._database.of(WAITING) as rows:
+            # A request that comes late must not make it again.
+            rows.execute("delete from login where tenant = %s and token = %s", (WAITING, caller.token))
 
     # who is in --------------------------------------------------------------------------------------------------------
 
@@ -272,6 +275,8 @@ class People:
         return count
 
     def _person(self, rows: Cursor[Any], tenant: int, name: str) -> int:
+        if "\0" in name:
+            raise Refused(404, "person_unknown", f"Nobody here is called {name!r:.80}.")
         # The organisation's row is the lock: two admins who put each other out do it one after the other.
         rows.execute("select from organisation where tenant = %s for update", (tenant,))
         row = rows.execute("select id from person where tenant = %s and name = %s", (tenant, name)).fetchone()
@@ -292,18 +297,25 @@ class People:
         )
         return str(invite)
 
-    def _let_in(self, rows: Cursor[Any], tenant: int, person: int, machine: str, secret: str) -> LetIn:
-        token, now = codes.token_with(tenant, secret) if secret else codes.new_token(tenant), self._now()
+    def _token(self, tenant: int, secret: str) -> codes.LoginToken:
+        token = codes.token_with(tenant, secret) if secret else codes.new_token(tenant)
         if token is None:
             raise Refused(400, "request_wrong", "This is no secret of a machine.")
+        return token
+
+    def _let_in(self, rows: Cursor[Any], token: codes.LoginToken, person: int, machine: str) -> LetIn:
+        """Make a token, or find it made by a request that came twice."""
+        tenant, now = token.tenant, self._now()
         made = rows.execute(
             "insert into token (tenant, id, person, hash, name, scopes, created, expires)"
             " values (%s, %s, %s, %s, %s, %s, %s, %s) on conflict do nothing",
-            (tenant, token.id, person, codes.hashed(token.secret), machine[:NAME_CHARS_MAX], SCOPES[TeamRole.ADMIN],
+            (tenant, token.id, person, codes.hashed(token.secret), _seen(machine), SCOPES[TeamRole.ADMIN],
              now, now + timedelta(days=TOKEN_DAYS)),
         )  # fmt: skip
         if made.rowcount == 0:
-            raise Refused(400, "request_wrong", "This secret was used before.")
+            if (again := self._again(rows, tenant, person, token.secret)) is None:
+                raise Refused(400, "request_wrong", "This secret was used before.")
+            return again
         self._note(rows, tenant, person, "login", token.id)
         return self._told(rows, tenant, person, token)
 
@@ -331,6 +343,11 @@ class People:
 
     def _note(self, rows: Cursor[Any], tenant: int, person: int | None, action: str, what: str) -> None:
         note(rows, tenant, person, action, what, self._now())
+
+
+def _seen(name: str) -> str:
+    """The name that a machine gives itself, as it can be kept and shown."""
+    return "".join(each if each.isprintable() else " " for each in name[:NAME_CHARS_MAX]).strip()
 
 
 def _one(cursor: Cursor[Any]) -> tuple[Any, ...]:

@@ -43,6 +43,8 @@ jit = off
 max_wal_size = 256MB
 wal_level = minimal
 max_wal_senders = 0
+# A file of the log that ended would be used again, with what is in it.
+wal_recycle = off
 # What people wrote belongs into no log.
 log_statement = none
 log_min_messages = log

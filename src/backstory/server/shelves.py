@@ -22,6 +22,7 @@ from msgspec import Struct
 from backstory.exchange import frames
 from backstory.exchange.frames import Frame, FrameDamaged, FrameHead, FramePoint, FrameVerdict
 from backstory.exchange.json_lines import SessionLine, TurnLine
+from backstory.lazy import lazy_regex
 from backstory.server.audit import note
 from backstory.server.erasing import erase_machine, erase_session
 from backstory.server.refusals import Refused
@@ -42,6 +43,8 @@ ASKED_MAX = 1_000
 CHANGES_BYTES = 8 * 1024 * 1024
 """An answer ends with the frame that reaches this."""
 TITLE_CHARS = 500
+EPOCH_MAX = 2**31 - 1
+"""The tables have room for no more; a session is sent anew a few times."""
 
 
 class SyncWord(StrEnum):
@@ -214,6 +217,9 @@ class _Storing:
         if isinstance(frame, FrameDamaged):
             return Confirmed(uid="", word=SyncWord.DAMAGED, state=ShelfState(uid=""), reason=str(frame)[:200])
         uid = frame.head.session
+        if frame.head.epoch > EPOCH_MAX:
+            why = f"its epoch is above {EPOCH_MAX:,}"
+            return Confirmed(uid=uid, word=SyncWord.DAMAGED, state=self.state(uid), reason=why)
         if self._is_removed(uid):
             return Confirmed(uid=uid, word=SyncWord.FORGOTTEN, state=ShelfState(uid=uid, is_forgotten=True))
         shelf = self._shelf(uid)
@@ -293,8 +299,8 @@ class _Storing:
         turns = [msgspec.json.decode(text, type=TurnLine) for kind, text in lines if kind == _TURN]
         agent = turns[-1].agent if turns else None
         facts = (None, None, None, None, None) if session is None else (
-            _repository(session), (session.title or session.name or "")[:TITLE_CHARS],
-            session.branch, session.created, session.last_active)  # fmt: skip
+            _kept(_repository(session)), _kept(session.title or session.name or "")[:TITLE_CHARS],
+            session.branch and _kept(session.branch), session.created, session.last_active)  # fmt: skip
         repository, title, branch, created, active = facts
         self._rows.execute(_SHOWN, (
             *of, repository or "", head.epoch, shelf.number, shelf.events, bytes.fromhex(head.chain), title, agent,
@@ -345,6 +351,7 @@ select m.id, m.name, count(s.uid), coalesce(sum(s.events), 0), m.seen
 from machine m left join session s on s.tenant = m.tenant and s.person = m.person and s.machine = m.id
 where m.tenant = %s and m.person = %s group by m.id, m.name, m.seen order by 3 desc, m.id
 """
+_PLACE = lazy_regex(r"([0-9]{1,18})\.([0-9A-Z]{26}|)\.([0-9]{1,9})")
 _NAMED = """
 select head from frame
 where tenant = %s and person = %s and machine = %s and session = %s and epoch = %s and chain = any(%s)
@@ -391,12 +398,15 @@ order by f.generation, f.session, f.number
 
 
 def _next_generation(rows: Cursor[Any], caller: Caller) -> int:
-    """Count a change of what a person has; who changes more of it waits until this transaction ends."""
-    (generation,) = _one(rows.execute(
+    """Count a change of what a person has; who changes more of it waits until this transaction ends. Raises Refused."""
+    row = rows.execute(
         "update person set generation = generation + 1 where tenant = %s and id = %s returning generation",
         (caller.tenant, caller.person),
-    ))  # fmt: skip
-    return int(generation)
+    ).fetchone()
+    if row is None:
+        # Put out meanwhile.
+        raise Refused(401, "not_logged_in", "This needs a login.")
+    return int(row[0])
 
 
 def _new_frames(rows: Cursor[Any], caller: Caller, machine: str, place: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
@@ -410,12 +420,10 @@ def _place(text: str) -> tuple[int, str, int]:
     """The place that ``changes`` gave: a generation, a session and the number of a frame. Raises Refused."""
     if not text:
         return 0, "", 0
-    generation, _, rest = text.partition(".")
-    session, _, number = rest.partition(".")
-    try:
-        return int(generation), session, int(number)
-    except ValueError as refused:
-        raise Refused(400, "request_wrong", "This is no place that the server gave.") from refused
+    found = _PLACE.fullmatch(text)
+    if found is None:
+        raise Refused(400, "request_wrong", "This is no place that the server gave.")
+    return int(found[1]), found[2], int(found[3])
 
 
 def _checked(body: bytes) -> list[tuple[bytes, Frame | FrameDamaged]]:
@@ -447,6 +455,11 @@ def _checked(body: bytes) -> list[tuple[bytes, Frame | FrameDamaged]]:
 
 def _repository(session: SessionLine) -> str:
     return session.repository or session.project or ""
+
+
+def _kept(text: str) -> str:
+    """A text as a column has it, which cannot have all characters that a frame can."""
+    return text.replace("\0", "\ufffd")
 
 
 def _kind(line: bytes) -> bytes:
