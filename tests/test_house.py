@@ -39,7 +39,7 @@ ROOMS = {
         "folder of events",
     ),
     "ask": Budget(
-        5_080,
+        5_100,
         21,
         "a question each; marks of sessions; what a filter chooses, what lists are sorted by, worked out beforehand; "
         "the newest looked into one by one; rows of files",
@@ -116,8 +116,8 @@ ROOMS = {
         "plan, the words, ssh, files that are sealed; hashes of what was sent; telling records",
     ),
     "server": Budget(
-        2_100,
-        14,
+        2_815,
+        19,
         "a team's server: its PostgreSQL, who comes in, walls between organisations, answers, what is read there",
     ),
     "web": Budget(

@@ -70,14 +70,18 @@ def open_folder() -> str:
 class Team:
     """A server on the shared PostgreSQL with a clock that stands still, asked without a network."""
 
-    def __init__(self, database: TeamDatabase, clock: Clock) -> None:
-        self.database, self.clock = database, clock
+    def __init__(self, database: TeamDatabase, clock: Clock, folder: Path) -> None:
+        self.database, self.clock, self.folder = database, clock, folder
         api = self._api()
-        self.people = api.people
+        self.people, self.deriving = api.people, api.deriving
         self.client = TestClient(api.app())
 
+    def now(self) -> datetime:
+        """The time of the clock."""
+        return datetime.fromtimestamp(self.clock.ms / 1_000, UTC)
+
     def _api(self) -> Api:
-        return Api(self.database, lambda: datetime.fromtimestamp(self.clock.ms / 1_000, UTC), Limits(10_000))
+        return Api(self.database, self.folder, self.now, Limits(10_000))
 
     @contextmanager
     def served(self) -> Iterator[str]:
@@ -105,6 +109,13 @@ class Team:
         answer = self.client.request(method, path, json=body, headers={"Authorization": f"Bearer {token}"})
         return answer.status_code, answer.json()
 
+    def derive(self, who: LetIn) -> int:
+        """Work off the jobs of a person's organisation; returns how many these were."""
+        done = 0
+        while self.deriving.work_one(tenant_of(who.token)):
+            done += 1
+        return done
+
     def joined(self, admin: LetIn, name: str, role: str = "member") -> LetIn:
         """A person whom the admin invited."""
         _, found = self.ask("POST", "/v1/invites", admin.token, {"role": role})
@@ -127,8 +138,8 @@ def empty_database(admin: str) -> Iterator[str]:
 @contextmanager
 def team_of(address: str, clock: Clock) -> Iterator[Team]:
     """A team server with this database."""
-    with prepared(address) as database:
-        team = Team(database, clock)
+    with prepared(address) as database, tempfile.TemporaryDirectory(prefix="backstory-sessions-") as folder:
+        team = Team(database, clock, Path(folder))
         # All requests in one loop, as in a server.
         with team.client:
             yield team

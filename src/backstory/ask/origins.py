@@ -40,11 +40,30 @@ def origins(db: apsw.Connection) -> list[SessionOrigin]:
     ]
 
 
+class SessionTies(NamedTuple):
+    """The store that owns a session, the identity of the session that it comes from, the branches that it was on."""
+
+    owner: str | None
+    parent: str | None
+    branches: list[str]
+
+
+def ties(db: apsw.Connection, session_id: int) -> SessionTies:
+    """Return what ties a session to others, and to branches."""
+    rows = fetch(db, tuple[str | None, str | None, str | None], _TIES, (session_id,))
+    owner, parent, _ = rows[0]
+    return SessionTies(owner, parent, sorted({branch for *_, branch in rows if branch}))
+
+
 def forgotten(db: apsw.Connection) -> list[str]:
     """The identities of sessions that people removed."""
     return [identity for (identity,) in fetch(db, tuple[str], "select substr(uid, 11) from forgotten")]
 
 
+_TIES = """
+select owner, parent_identity, branch from sessions where id = ?1 union all
+select null, null, branch from session_branches where session_id = ?1
+"""
 _ORIGINS = """
 select id, uid, project, parent_identity, relation, elsewhere, root, cwd,
   (select count(*) from turns t where t.session_id = s.id), (select count(*) from events e where e.session_id = s.id)

@@ -21,6 +21,7 @@ from backstory.errors import DatabaseUnusable
 from backstory.exchange.json_lines import Uid
 from backstory.server import shelves
 from backstory.server.bodies import Bodies, announced, body
+from backstory.server.deriving import Deriving
 from backstory.server.limits import Limits
 from backstory.server.people import Caller, People, TeamRole
 from backstory.server.reading import TeamReading
@@ -29,6 +30,7 @@ from backstory.server.shelves import Shelves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from pathlib import Path
 
     from starlette.requests import Request
 
@@ -41,6 +43,8 @@ RETRY_S = 5
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 MACHINE = "Backstory-Machine"
 """The header with the id of the machine that asks."""
+DERIVING = "deriving"
+"""The folder for files of jobs, in that of sessions."""
 Body = TypeVar("Body", bound=Struct)
 
 
@@ -91,14 +95,21 @@ class WantedState(Struct, frozen=True, forbid_unknown_fields=True):
     uids: list[Uid]
 
 
+class WantedBackfill(Struct, frozen=True, forbid_unknown_fields=True):
+    """Asks to derive anew."""
+
+    session_id: Uid | None = None
+
+
 class Api:
-    """The routes of a server with this database."""
+    """The routes of a server with this database. ``folder``: for sessions that are read."""
 
     def __init__(
-        self, database: TeamDatabase, now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        self, database: TeamDatabase, folder: Path, now: Callable[[], datetime] = lambda: datetime.now(UTC),
         limits: Limits | None = None,
     ) -> None:  # fmt: skip
         self._database, self._limits = database, limits or Limits()
+        self.deriving = Deriving(database, folder / DERIVING, now)
         self.people, self._shelves, self._reading = People(database, now), Shelves(database, now), TeamReading(database)
         self._bodies = Bodies()
 
@@ -124,6 +135,7 @@ class Api:
             Route("/v1/machines/{machine}", self._closed("sync", self._remove_machine), methods=["DELETE"]),
             Route("/v1/sessions/{uid}", self._closed("sync", self._remove), methods=["DELETE"]),
             Route("/v1/repositories", self._closed("read", self._repositories), methods=["GET"]),
+            Route("/v1/analytics/backfill", self._closed("sync", self._backfill), methods=["POST"]),
             Route("/v1/invites", self._closed("admin", self._invite), methods=["POST"]),
         ]
         return Starlette(routes=routes)
@@ -204,6 +216,9 @@ class Api:
 
     def _remove_machine(self, caller: Caller, asked: ServerRequest) -> Any:
         return {"session_count": self._shelves.remove_machine(caller, asked.path["machine"])}
+
+    def _backfill(self, caller: Caller, asked: ServerRequest) -> Any:
+        return {"sessions_queued": self.deriving.backfill(caller, asked.body(WantedBackfill).session_id)}
 
     # every request ----------------------------------------------------------------------------------------------------
 

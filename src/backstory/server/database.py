@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 SCHEMA, APPLICATION, SEARCHER, OWNER = "backstory", "backstory_app", "backstory_search", "backstory"
 """The schema of our tables, and the accounts: who asks, who owns functions that find, who owns tables of our own."""
+EXTENSION = "btree_gin"
 VERSION_LEAST = 160_000
 CONNECTIONS_MAX = 8
 WAIT_S = 10
@@ -39,6 +40,7 @@ class TeamDatabase:
     """A database that is up to date. ``address``: as libpq has it. It is used by many threads."""
 
     def __init__(self, address: str) -> None:
+        self.address = address
         self._pool = ConnectionPool(
             address, min_size=1, max_size=CONNECTIONS_MAX, timeout=WAIT_S, open=True, configure=_as_application,
             check=ConnectionPool.check_connection, name="backstory",
@@ -125,6 +127,7 @@ def _migrate(connection: Connection[Row]) -> None:
     _make_accounts(connection)
     connection.execute(f"create schema if not exists {SCHEMA}")
     connection.execute(f"set search_path to {SCHEMA}")
+    _make_extension(connection)
     connection.execute("create table if not exists migration (number int primary key, at timestamptz not null)")
     connection.commit()
     done = _one(connection.execute("select coalesce(max(number), 0) from migration"))[0]
@@ -157,6 +160,22 @@ def _make_accounts(connection: Connection[Row]) -> None:
                 sql.Identifier(name), sql.Identifier(connection.info.user)
             )
         )
+
+
+def _make_extension(connection: Connection[Row]) -> None:
+    """Have the extension by which words are found in one organisation alone."""
+    if connection.execute("select from pg_extension where extname = %s", (EXTENSION,)).fetchone() is not None:
+        return
+    try:
+        connection.execute(f"create extension {EXTENSION}")
+    except refusals.InsufficientPrivilege as refused:
+        raise DatabaseUnusable(
+            f"its account may not make the extension {EXTENSION}; an admin runs once: create extension {EXTENSION}"
+        ) from refused
+    except (refusals.FeatureNotSupported, refusals.UndefinedFile) as refused:
+        raise DatabaseUnusable(
+            f"it has no extension {EXTENSION}; an admin installs PostgreSQL's additional modules (contrib)"
+        ) from refused
 
 
 def _wall(connection: Connection[Row]) -> None:

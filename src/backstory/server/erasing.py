@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from psycopg import Cursor
 
-OF_SESSION = {"frame": "session", "session": "uid"}
-"""The tables with rows of a session as a machine has it, and their columns of its uid."""
+OF_SESSION = {"frame": "session", "session": "uid", "turn": "session", "derivation": "session", "job": "session"}
+"""The tables with rows of a session as a machine has it, and their columns of its uid.
+
+What is derived goes behind the session: who derives holds its row, and writes nothing of one that is gone.
+"""
 OF_PERSON = (*OF_SESSION, "invite", "machine", "removal", "token")
 """The tables with rows of a person, besides the person's own row and the audit."""
 

@@ -11,9 +11,10 @@ import uvicorn
 from msgspec import Struct
 
 from backstory.errors import ListeningRefused, PortTaken
-from backstory.server.api import Api
+from backstory.server.api import DERIVING, Api
 from backstory.server.database import make_own, prepared
 from backstory.server.postgres import own_database
+from backstory.server.working import working
 from backstory.web.serving import ended_by_signals
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     from backstory.server.database import TeamDatabase
 
+SESSIONS = "sessions"
+"""The folder for sessions that are read, in that of the server."""
 ENDS_IN_S = 10
 """The longest that the end waits for what is under way."""
 
@@ -63,7 +66,9 @@ def serve(
     with ExitStack() as ends:
         sock = ends.enter_context(listening(place))
         database = ends.enter_context(opened(folder, database_url))
-        api = Api(database)
+        sessions = folder / SESSIONS
+        ends.enter_context(working(database.address, sessions / DERIVING))
+        api = Api(database, sessions)
         config = uvicorn.Config(
             api.app(), lifespan="off", ws="none", log_level="critical", access_log=False, server_header=False,
             timeout_graceful_shutdown=ENDS_IN_S, proxy_headers=place.is_behind_proxy,

@@ -23,8 +23,10 @@ from backstory.exchange import frames
 from backstory.exchange.frames import Frame, FrameDamaged, FrameHead, FramePoint, FrameVerdict
 from backstory.exchange.json_lines import SessionLine, TurnLine
 from backstory.lazy import lazy_regex
+from backstory.server import jobs
 from backstory.server.audit import note
 from backstory.server.erasing import erase_machine, erase_session
+from backstory.server.jobs import ShelfPlace
 from backstory.server.refusals import Refused
 
 if TYPE_CHECKING:
@@ -136,6 +138,8 @@ class Shelves:
             storing = _Storing(rows, caller, machine, generation)
             confirmed = [storing.take(data, frame) for data, frame in parts]
             storing.end()
+            for uid, before in storing.shown.items():
+                jobs.queue(rows, ShelfPlace(caller.tenant, caller.person, uid, machine), self._now(), before)
         return SyncAnswer(generation=generation, confirmed=confirmed)
 
     def state(self, caller: Caller, machine: str, uids: Sequence[str]) -> list[ShelfState]:
@@ -210,6 +214,8 @@ class _Storing:
         self._of = caller.tenant, caller.person, machine
         self._shelves: dict[str, _Shelf] = {}
         self._removed: dict[str, bool] = {}
+        self.shown: dict[str, int] = {}
+        """The sessions of which more is seen than before; with their events, if anything was seen."""
         self._waiting: list[tuple[Any, ...]] = []
 
     def take(self, data: bytes, frame: Frame | FrameDamaged) -> Confirmed:
@@ -266,7 +272,7 @@ class _Storing:
             shelf.number = shelf.events = 0
         shelf.last = head
         shelf.number, shelf.events = shelf.number + 1, shelf.events + head.events
-        lines = [(kind, text) for text in frame.lines if (kind := _kind(text)) in _FACTS]
+        lines = [(kind, text) for text in frame.lines if (kind := line_kind(text)) in _FACTS]
         self._check_scope(lines)
         is_end = any(kind == _END for kind, _ in lines)
         text, _, payload = data.partition(b"\n")
@@ -289,6 +295,8 @@ class _Storing:
     def _show(self, head: FrameHead, shelf: _Shelf, lines: Iterable[tuple[bytes, bytes]]) -> None:
         """Have a session seen up to this frame, and no epoch before its."""
         of = (*self._of, head.session)
+        self.shown.setdefault(head.session, shelf.events if shelf.seen_frames else 0)
+        is_replaced = 0 < shelf.seen_epoch < head.epoch
         if shelf.seen_epoch < head.epoch:
             self._rows.execute(_REPLACED, (*of, head.epoch))
             shelf.seen_epoch, shelf.seen_frames = head.epoch, 0
@@ -306,6 +314,10 @@ class _Storing:
             *of, repository or "", head.epoch, shelf.number, shelf.events, bytes.fromhex(head.chain), title, agent,
             branch, created, active, self._generation,
         ))  # fmt: skip
+        if is_replaced:
+            # It may have been sent anew because of what it said.
+            tenant, person, machine = self._of
+            jobs.forget_derived(self._rows, ShelfPlace(tenant, person, head.session, machine))
 
     def _shelf(self, uid: str) -> _Shelf:
         if (found := self._shelves.get(uid)) is None:
@@ -462,7 +474,7 @@ def _kept(text: str) -> str:
     return text.replace("\0", "\ufffd")
 
 
-def _kind(line: bytes) -> bytes:
+def line_kind(line: bytes) -> bytes:
     """The type of a line, which is its first key as we write it; '' for any other writer's, which is decoded."""
     if line.startswith(b'{"type":"'):
         return line[9 : line.index(b'"', 9)]

@@ -1,0 +1,107 @@
+"""Turns of a session as the server keeps them: what they used, and the words by which they are found. Pure."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+
+from backstory.derive.index_text import PART_SIGN, Scope, index_text, searchable
+from backstory.model import ToolCall, ToolResult
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from backstory.model import Event
+
+INPUT_CHARS = 600
+"""The beginning of a tool's input that is searched. Its results are not."""
+SAID_CHARS_MAX = 1_000_000
+"""The most characters of one turn that are kept to be searched."""
+WORD_BYTES_MAX = 1_000
+VECTOR_BYTES_MAX = 900_000
+"""PostgreSQL takes 1 MB of words and their places."""
+PLACE_MAX, PLACES_MAX = 16_383, 255
+"""The last place in a text, and the most places of one word, that PostgreSQL notes."""
+_WEIGHTS = {Scope.PROMPT.value: "A", Scope.COMMAND.value: "A", Scope.ANSWER.value: "B", Scope.TOOL_INPUT.value: "D"}
+"""The scopes that are searched, and how much a word in each counts."""
+_WORD = re.compile(rf"{PART_SIGN}?[^\W_]+")
+
+
+class ToolUse(Struct):
+    """The calls of one tool in a turn; the words are those of ``ask.tool_stats``."""
+
+    calls: int = 0
+    failed: int = 0
+    without_result: int = 0
+
+
+class SaidTurn(Struct):
+    """The text of a turn that is searched, in parts by scope, and its calls by tool."""
+
+    said: list[tuple[str, str]] = field(default_factory=list)
+    tools: dict[str, ToolUse] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return "\n".join(text for _, text in self.said)[:SAID_CHARS_MAX]
+
+    def words(self) -> str:
+        """The words of it, as PostgreSQL reads a tsvector."""
+        return vector((text, _WEIGHTS[scope], scope) for scope, text in self.said)
+
+
+def said_in(events: Iterable[tuple[int | None, Event]]) -> dict[int, SaidTurn]:
+    """Return what was said and called in each turn of a session, by its number.
+
+    What comes before the first prompt belongs to the first turn.
+    """
+    found: dict[int, SaidTurn] = {}
+    waiting: dict[str, ToolUse] = {}
+    for number, event in events:
+        turn = found.setdefault(number or 1, SaidTurn())
+        if isinstance(event, ToolResult) and (use := waiting.pop(event.tool_use_id, None)) is not None:
+            use.failed += event.is_error
+            use.without_result -= 1
+        text = searchable(event)
+        if text is not None and text[0] in _WEIGHTS:
+            scope, words = text
+            turn.said.append((scope, words[:INPUT_CHARS] if scope == Scope.TOOL_INPUT else words))
+        if isinstance(event, ToolCall):
+            use = turn.tools.setdefault(event.tool_name.replace("\0", ""), ToolUse())
+            use.calls += 1
+            use.without_result += 1
+            waiting[event.tool_use_id] = use
+    return found
+
+
+def vector(parts: Iterable[tuple[str, str, str]]) -> str:
+    """Return texts, each with its weight and its scope, as a tsvector is written."""
+    places: dict[str, list[str]] = {}
+    size = place = 0
+    for text, weight, scope in parts:
+        for word in words_of(text, scope):
+            place += 1
+            known = places.get(word)
+            if known is None:
+                length = len(word.encode())
+                if length > WORD_BYTES_MAX or size + length > VECTOR_BYTES_MAX:
+                    continue
+                known = places[word] = []
+                size += length + 4
+            if (len(known) < PLACES_MAX and place <= PLACE_MAX) or not known:
+                known.append(f"{min(place, PLACE_MAX)}{weight}")
+                size += 2
+    return " ".join(f"'{word}':{','.join(known)}" for word, known in places.items())
+
+
+def words_of(text: str, scope: str | None = None) -> Iterator[str]:
+    """Yield the words of a text as a store's index has them: lower case, no accents, parts of identifiers too."""
+    plain = index_text(text, scope)
+    if not plain.isascii():
+        plain = "".join(each for each in unicodedata.normalize("NFKD", plain) if not unicodedata.combining(each))
+    for found in _WORD.finditer(plain.lower()):
+        yield found.group()
