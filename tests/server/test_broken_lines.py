@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import socket
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +20,7 @@ from backstory.sync.leaving import choose
 from backstory.sync.notes import SyncNotes
 from backstory.sync.opted import opted_in
 from backstory.sync.outward_export import OutwardExport
-from backstory.sync.remote import Remote
+from backstory.sync.remote import Remote, understood
 from tests.support.clock import NOW
 from tests.support.counts import IS_LONG, steps
 from tests.support.cutting import CuttingProxy, Fault, at, cutting
@@ -174,6 +176,44 @@ def test_whatever_breaks_again_and_again_all_is_there_once(
     chance = random.Random(seed)
     proxy.fault = lambda number: chance.choice(FAULTS) if chance.random() < 0.6 else Fault.NONE
     story(machine(tmp_path / "x", team, proxy))
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_all_that_was_sent_is_erased_whatever_breaks_and_notes_that_are_lost(
+    fault: Fault, tmp_path: Path, team: Team, proxy: CuttingProxy
+) -> None:
+    laptop = machine(tmp_path / "x", team, proxy)
+    laptop.works("aaaaaaaa", "first")
+    laptop.works("bbbbbbbb", "second")
+    assert laptop.tries_to_sync()
+    uids = sorted(laptop.lines())
+    laptop.notes.unlink()
+    proxy.requests.clear()
+    proxy.fault = at(1, fault)
+    with remote(proxy, laptop.sender.token) as line:
+        uploading.forget_all(line, SyncNotes.read(laptop.notes))
+    proxy.settle()
+    same(laptop, gone={*uids})
+    laptop.tries_to_sync()
+    same(laptop, gone={*uids})
+
+
+@pytest.mark.parametrize("answer", [b"<html>", b"[]", b"{}", b'{"confirmed":[{"word":"ok"}]}', b"", b"\xff"])
+def test_what_answers_and_is_no_server_of_ours_is_not_believed(answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def answers() -> None:
+            client, _ = other.accept()
+            with client:
+                client.recv(1 << 16)
+                client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(answer), answer))
+
+        thread = threading.Thread(target=answers)
+        thread.start()
+        line = Remote(f"http://127.0.0.1:{other.getsockname()[1]}", "x", wait=lambda _: None)
+        with line, pytest.raises(ServerUnreachable, match="no server of backstory"):
+            understood(line, line.send("/v1/sync", b"x"), uploading._Confirmed)
+        thread.join()
 
 
 # coming in ------------------------------------------------------------------------------------------------------------

@@ -269,3 +269,34 @@ def _unpacked(data: bytes) -> bytes:
     from backstory.store import codec
 
     return b"".join(codec.unpack_frame(each.partition(b"\n")[2], 1 << 25) for each in split(data))
+
+
+class Server:
+    """A server that says what it is told to."""
+
+    address, machine = "http://x", None
+
+    def __init__(self, word: str, confirmed: int) -> None:
+        self._word, self._confirmed = word, confirmed
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        states = [] if body is None else [{"uid": uid, "epoch": 0, "upto": [0, -1], "chain": "", "events": 0,
+                                           "is_forgotten": False} for uid in body["uids"]]  # fmt: skip
+        return {"sessions": states}
+
+    def send(self, path: str, data: bytes) -> Any:
+        confirmed = [
+            {"uid": "x", "word": self._word, "reason": "no", "state": self.ask("", "", {"uids": ["x"]})["sessions"][0]}
+            for _ in split(data)[: self._confirmed]
+        ]  # fmt: skip
+        return {"generation": 1, "confirmed": confirmed}
+
+
+@pytest.mark.parametrize("word, confirmed", [("damaged", 9), ("forgotten", 9), ("expected", 9), ("ok", 0)])
+def test_what_the_server_did_not_confirm_is_neither_new_nor_sent(word: str, confirmed: int, laptop: Laptop) -> None:
+    laptop.works("aaaaaaaa", "first")
+    remote: Any = Server(word, confirmed)
+    laptop.remote = remote
+    done = laptop.sync()
+    assert (done.created, done.sent, done.events) == ([], [], 0)
+    assert [each.session for each in done.failed] == ([] if word == "forgotten" else uids(laptop))

@@ -134,6 +134,7 @@ class Api:
             Route("/v1/machines", self._closed("sync", self._machines), methods=["GET"]),
             Route("/v1/machines/{machine}", self._closed("sync", self._remove_machine), methods=["DELETE"]),
             Route("/v1/sessions/{uid}", self._closed("sync", self._remove), methods=["DELETE"]),
+            Route("/v1/sessions", self._closed("sync", self._remove_all), methods=["DELETE"]),
             Route("/v1/repositories", self._closed("read", self._repositories), methods=["GET"]),
             Route("/v1/analytics/backfill", self._closed("sync", self._backfill), methods=["POST"]),
             Route("/v1/invites", self._closed("admin", self._invite), methods=["POST"]),
@@ -210,6 +211,9 @@ class Api:
 
     def _repositories(self, caller: Caller, asked: ServerRequest) -> Any:
         return {"repositories": self._reading.repositories(caller)}
+
+    def _remove_all(self, caller: Caller, asked: ServerRequest) -> Any:
+        return {"uids": self._shelves.remove_all(caller)}
 
     def _machines(self, caller: Caller, asked: ServerRequest) -> Any:
         return {"machines": self._shelves.machines(caller)}

@@ -37,6 +37,12 @@ def erase_machine(rows: Cursor[Any], tenant: int, person: int, machine: str) -> 
     return count
 
 
+def erase_history(rows: Cursor[Any], tenant: int, person: int) -> None:
+    """Erase all sessions of a person."""
+    for table in OF_SESSION:
+        rows.execute(f"delete from {table} where tenant = %s and person = %s".encode(), (tenant, person))
+
+
 def erase_person(rows: Cursor[Any], tenant: int, person: int) -> int:
     """Erase a person and all that is theirs; return the number of sessions that there were."""
     of, count = (tenant, person), 0

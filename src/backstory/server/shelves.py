@@ -25,7 +25,7 @@ from backstory.exchange.json_lines import SessionLine, TurnLine
 from backstory.lazy import lazy_regex
 from backstory.server import jobs
 from backstory.server.audit import note
-from backstory.server.erasing import erase_machine, erase_session
+from backstory.server.erasing import erase_history, erase_machine, erase_session
 from backstory.server.jobs import ShelfPlace
 from backstory.server.refusals import Refused
 
@@ -193,6 +193,22 @@ class Shelves:
                 raise Refused(404, "session_unknown", "You have no such session here.")
             note(rows, caller.tenant, caller.person, "forget", mark.hex(), self._now())
         return mark.hex()
+
+    def remove_all(self, caller: Caller) -> list[str]:
+        """Erase all that the caller sent, for good; return the uids of the sessions that there were."""
+        with self._database.of(caller.tenant) as rows:
+            generation = _next_generation(rows, caller)
+            of = (caller.tenant, caller.person)
+            found = rows.execute("select distinct session from frame where tenant = %s and person = %s order by 1", of)
+            uids = [uid for (uid,) in found.fetchall()]
+            marks = _marks(rows, caller.tenant, uids)
+            rows.executemany(
+                "insert into removal values (%s, %s, %s, %s, %s) on conflict do nothing",
+                [(*of, mark, self._now(), generation) for mark in marks],
+            )
+            erase_history(rows, *of)
+            note(rows, caller.tenant, caller.person, "forget", "all", self._now())
+        return uids
 
     def remove_machine(self, caller: Caller, machine: str) -> int:
         """Erase the shelf of a machine; return how many sessions it had. Raises Refused if there is none."""
@@ -482,8 +498,12 @@ def line_kind(line: bytes) -> bytes:
 
 
 def _mark(rows: Cursor[Any], tenant: int, uid: str) -> bytes:
+    return _marks(rows, tenant, [uid])[0]
+
+
+def _marks(rows: Cursor[Any], tenant: int, uids: Iterable[str]) -> list[bytes]:
     (key,) = _one(rows.execute("select key from organisation where tenant = %s", (tenant,)))
-    return hmac.new(bytes(key), uid.encode(), hashlib.sha256).digest()
+    return [hmac.new(bytes(key), uid.encode(), hashlib.sha256).digest() for uid in uids]
 
 
 def _one(cursor: Cursor[Any]) -> tuple[Any, ...]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from backstory.errors import LoginRefused, ServerBusy, ServerRefused, ServerUnreachable, SyncNotInstalled
 
@@ -22,6 +23,10 @@ TRIES = 5
 WAIT_S, WAIT_S_MAX = 0.5, 15.0
 """The first wait before another try, doubled each time, and the longest; each by chance half as long at least."""
 TRY_AGAIN = frozenset({429, 502, 503, 504})
+
+
+NOT_OURS = "what answers is no server of backstory"
+Answer = TypeVar("Answer", bound=Struct)
 
 
 class Remote:
@@ -64,16 +69,18 @@ class Remote:
         """
         data = None if body is None else msgspec.json.encode(body)
         headers = {} if data is None else {"Content-Type": "application/json"}
-        answer = self._answer(method, path, data, headers, repeats=repeats)
-        try:
-            return msgspec.json.decode(answer.content)
-        except (msgspec.DecodeError, UnicodeDecodeError) as refused:
-            raise ServerUnreachable(self.address, "what answers is no server of backstory") from refused
+        return self._read(self._answer(method, path, data, headers, repeats=repeats))
 
     def send(self, path: str, data: bytes) -> Any:
         """Send bytes and return JSON; as ``ask``, for what may come twice."""
         headers = {"Content-Type": "application/octet-stream"}
-        return msgspec.json.decode(self._answer("POST", path, data, headers, repeats=True).content)
+        return self._read(self._answer("POST", path, data, headers, repeats=True))
+
+    def _read(self, answer: httpx.Response) -> Any:
+        try:
+            return msgspec.json.decode(answer.content)
+        except (msgspec.DecodeError, UnicodeDecodeError) as refused:
+            raise ServerUnreachable(self.address, NOT_OURS) from refused
 
     def _answer(
         self, method: str, path: str, data: bytes | None, headers: dict[str, str], *, repeats: bool
@@ -107,6 +114,14 @@ class Remote:
         status = answer.status_code
         of = LoginRefused if status in (401, 403) else ServerBusy if status in TRY_AGAIN else ServerRefused
         raise of(self.address, status, kind, message)
+
+
+def understood(remote: Remote, said: Any, of: type[Answer]) -> Answer:
+    """An answer of this kind. Raises ServerUnreachable."""
+    try:
+        return msgspec.convert(said, of)
+    except msgspec.ValidationError as refused:
+        raise ServerUnreachable(remote.address, NOT_OURS) from refused
 
 
 def _seconds(text: str | None) -> float:

@@ -24,6 +24,7 @@ from backstory.sync.leaving import choose
 from backstory.sync.notes import SyncNote
 from backstory.sync.outward_export import BESIDES, OutwardExport
 from backstory.sync.pull_plan import SentPoint
+from backstory.sync.remote import understood
 from backstory.sync.sent_history import SaidLines, SentHistory
 
 if TYPE_CHECKING:
@@ -92,6 +93,10 @@ class _Confirmed(Struct, frozen=True):
     confirmed: list[_Word]
 
 
+class _Gone(Struct, frozen=True):
+    uids: list[str]
+
+
 class _States(Struct, frozen=True):
     sessions: list[_State]
 
@@ -123,6 +128,7 @@ class Uploader:
         self._leaving: dict[str, _Leaving] = {}
         """Those of which frames wait, or that are to be sent again."""
         self._again: dict[str, _State] = {}
+        self._new = set[str]()
         self._noted: list[SyncNote] = []
         self.done = Sent()
 
@@ -219,7 +225,7 @@ class Uploader:
         """Ask what the server has of sessions of which nothing is noted."""
         for at in range(0, len(uids), STATES_AT_ONCE):
             said = self._remote.ask("POST", "/v1/state", {"uids": uids[at : at + STATES_AT_ONCE]})
-            for each in msgspec.convert(said, _States).sessions:
+            for each in understood(self._remote, said, _States).sessions:
                 self._states[each.uid] = each
 
     def _session(self, leaving: _Leaving, lines: Iterator[bytes], *, is_behind: bool) -> None:
@@ -248,7 +254,7 @@ class Uploader:
             else:
                 self._send_anew(leaving, state.epoch + 1)
         else:
-            self.done.created.append(uid)
+            self._new.add(uid)
             said = SaidLines()
             self._put(leaving, said, _cut(said.read(lines), uid, 1))
 
@@ -327,7 +333,11 @@ class Uploader:
             return
         waiting, self._waiting = self._waiting, []
         said = self._remote.send("/v1/sync", b"".join(frame for frame, _ in waiting))
-        for (frame, point), word in zip(waiting, msgspec.convert(said, _Confirmed).confirmed, strict=False):
+        words = understood(self._remote, said, _Confirmed).confirmed
+        # Behind a frame whose head is damaged nothing is confirmed.
+        for frame, _ in waiting[len(words) :]:
+            self._fail(head_of(frame).session, "the server did not confirm it")
+        for (frame, point), word in zip(waiting, words, strict=False):
             head = head_of(frame)
             uid = head.session
             if word.word in STORED:
@@ -357,6 +367,8 @@ class Uploader:
         self._noted.append(SyncNote(uid=uid, sent=point))
         if uid not in self.done.sent:
             self.done.sent.append(uid)
+            if uid in self._new:
+                self.done.created.append(uid)
 
     def _fail(self, uid: str, reason: str) -> None:
         if all(each.session != uid for each in self.done.failed):
@@ -405,7 +417,7 @@ def status(remote: Remote, notes: SyncNotes, stores: Sequence[Store], opted: Opt
     uids, there = [*notes.sent], list[_State]()
     for at in range(0, len(uids), STATES_AT_ONCE):
         said = remote.ask("POST", "/v1/state", {"uids": uids[at : at + STATES_AT_ONCE]})
-        there += [each for each in msgspec.convert(said, _States).sessions if each.chain]
+        there += [each for each in understood(remote, said, _States).sessions if each.chain]
     return SyncStatus(
         confirmed_count=len(there), event_count=sum(each.events for each in there), waiting_count=len(waiting),
         staying_count=sum(choice.staying.values()),
@@ -429,7 +441,7 @@ class _Machines(Struct, frozen=True):
 
 def machines(remote: Remote) -> list[SentMachine]:
     """Ask which machines of the person sent something. Raises ServerRefused, ServerUnreachable."""
-    found = msgspec.convert(remote.ask("GET", "/v1/machines"), _Machines).machines
+    found = understood(remote, remote.ask("GET", "/v1/machines"), _Machines).machines
     return [msgspec.structs.replace(each, is_this=each.id == remote.machine) for each in found]
 
 
@@ -447,6 +459,21 @@ def forget(remote: Remote, notes: SyncNotes, uids: Iterable[str]) -> list[str]:
             sent = notes.sent.get(uid)
             notes.add(SyncNote(uid=uid, sent=forgotten() if sent is None else forgotten(sent.mark, sent.telling)))
     return gone
+
+
+def forget_all(remote: Remote, notes: SyncNotes) -> list[str]:
+    """Have the server erase all that the person sent, from whichever machine; return the sessions that are gone.
+
+    Raises ServerRefused, ServerUnreachable.
+    """
+    gone = understood(remote, remote.ask("DELETE", "/v1/sessions"), _Gone).uids
+    # When the answer was lost, the one that was asked for again tells less than was there.
+    noted = [uid for uid, sent in notes.sent.items() if sent.history != FORGOTTEN]
+    uids = sorted({*gone, *noted})
+    for uid in uids:
+        sent = notes.sent.get(uid)
+        notes.add(SyncNote(uid=uid, sent=forgotten() if sent is None else forgotten(sent.mark, sent.telling)))
+    return uids
 
 
 def _own_marks(stores: Iterable[Store], leaving: Iterable[LeavingSession]) -> dict[str, str]:

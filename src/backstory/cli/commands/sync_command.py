@@ -124,13 +124,13 @@ def forget(
         _forget_machine(app, own, machine, yes=yes, as_json=as_json)
         return
     notes = SyncNotes.read(accounts.notes_of(app.home, own))
-    sent = [uid for uid, point in notes.sent.items() if point.history != uploading.FORGOTTEN]
-    uids = sent if everything else [app.workspace.resolve(each).session.uid for each in sessions]
-    what = f"Erasing {output.counted(len(uids), 'session')} at {own.address} for good"
+    uids = [app.workspace.resolve(each).session.uid for each in sessions]
+    which = "all that you sent" if everything else output.counted(len(uids), "session")
+    what = f"Erasing {which} at {own.address} for good"
     if not is_agreed(what, f"{what}?", yes=yes):
         return
     with _remote(app, own) as remote:
-        gone = uploading.forget(remote, notes, uids)
+        gone = uploading.forget_all(remote, notes) if everything else uploading.forget(remote, notes, uids)
     if as_json:
         output.json({"address": own.address, "forgotten_uids": gone})
     else:
