@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from backstory.server.database import make_own
+from backstory.server.postgres import own_database
 from tests.support.clock import Clock
-from tests.support.team import Team, empty_database, shared_postgres, team_of
+from tests.support.team import Team, empty_database, open_folder, shared_postgres, team_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,3 +44,14 @@ def empty(postgres: str) -> Iterator[str]:
     """The address of a database without anything in it."""
     with empty_database(postgres) as address:
         yield address
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder for a PostgreSQL of a test's own, which is stopped if it still runs."""
+    made = Path(open_folder())
+    yield made
+    own = own_database(made)
+    if (own.data / "postmaster.pid").exists():
+        own.stop()
+    shutil.rmtree(made)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,22 +13,11 @@ import pytest
 from backstory.errors import DatabaseNotStarted
 from backstory.server.postgres import OwnDatabase, own_database
 from tests.support.going import until
-from tests.support.team import open_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    pass
 
 IS_ROOT = os.geteuid() == 0
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    made = Path(open_folder())
-    yield made
-    own = own_database(made)
-    if (own.data / "postmaster.pid").exists():
-        own.stop()
-    shutil.rmtree(made)
 
 
 def pid(own: OwnDatabase) -> int:

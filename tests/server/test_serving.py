@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,10 +18,9 @@ from backstory.errors import ListeningRefused
 from backstory.server.serving import ServerPlace, check
 from tests.support.every import every
 from tests.support.going import until
-from tests.support.team import open_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    pass
 
 PROGRAM = [sys.executable, "-m", "backstory"]
 
@@ -76,18 +74,6 @@ class RunningServer:
         self.process.stdout.close()
         self.process.stderr.close()
         return code
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    from backstory.server.postgres import own_database
-
-    made = Path(open_folder())
-    yield made
-    own = own_database(made)
-    if (own.data / "postmaster.pid").exists():
-        own.stop()
-    shutil.rmtree(made)
 
 
 def machine(tmp_path: Path, name: str) -> Machine:

@@ -42,23 +42,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def there(tmp_path: Path) -> Iterator[PullingMachine]:
-    machine = PullingMachine(tmp_path / "there")
-    for name in ("claude/tools", "codex/mcp", "claude/with-a-helper", "claude/helper"):
-        machine.put(name)
-    machine.read()
-    yield machine
-    machine.close()
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[PullingMachine]:
-    machine = PullingMachine(tmp_path / "here")
-    yield machine
-    machine.close()
-
-
-@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "folder"
 

@@ -16,29 +16,9 @@ from tests.support.portable import held
 from tests.support.pulled import Counted, PullingMachine, counting, cut_after
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from backstory.workspace.stores.pulling import Pulled
-
-CASES = ("claude/tools", "codex/mcp", "claude/with-a-helper", "claude/helper")
-
-
-@pytest.fixture
-def there(tmp_path: Path) -> Iterator[PullingMachine]:
-    machine = PullingMachine(tmp_path / "there")
-    for name in CASES:
-        machine.put(name)
-    machine.read()
-    yield machine
-    machine.close()
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[PullingMachine]:
-    machine = PullingMachine(tmp_path / "here")
-    yield machine
-    machine.close()
 
 
 def came(done: Pulled) -> dict[str, int]:
