@@ -255,7 +255,7 @@ SCRIPT: list[dict[str, Any]] = [
 
 SAID_TO: dict[str, list[tuple[str, ...]]] = {
     "ingest": [(), ("--explain",), ("--json", "--explain"), ("-a", EVIL_NAME)],
-    "reindex": [(), ("--force",), ("--json",)],
+    "reindex": [(), ("--force",), ("--json",), ("--confirmed",), ("--sync",)],
     "report standup": [("--since", "2020"), ("--since", "2020", "--md"), ("--since", "2020", "--json"),
                           ("--explain",), ("--repo", EVIL_NAME)],
     "report recap": [(UID,), (UID, "--md"), (UID, "--json"), (UID, "--explain"), (EVIL_NAME,), ("S1",)],

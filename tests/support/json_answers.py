@@ -238,6 +238,7 @@ def _team(ask: JsonAnswers, root: Path) -> None:
         ask.plainly("config", "set", "sync.repositories", "me/tool")
         ask.plainly("config", "set", "sync.enabled", "true")
         sent = ask("sync")["sent_uids"]
+        ask("reindex", "--sync")
         ask("sync", "status")
         ask("team", "repos")
         ask("sync", "forget", *sent, "--yes")

@@ -22,6 +22,8 @@ at: when it happened
 at_least: true where the counts are lower bounds
 author: who wrote it: a person of a commit, an agent of a board's item
 authored: when a commit was written
+backfill_failed_count: requests to derive anew that a team's server refused
+backfill_queued_count: sessions that a team's server derives anew
 because: why a line is likely that session's: `edit`, `trailer`, `hour`, `shell`
 board: the names of the board's items that a prompt is offered
 board_items: items of boards that came, changed or went
@@ -86,6 +88,7 @@ count: how often it was found: a tip's pattern, a type or key of records
 counted_earlier: true where an earlier version counted some of it
 counts: how many the store has of each kind; null where counting takes too long
 created: when it was made
+created_count: sessions that are new on a team's server
 created_uids: sessions, by uid, that are new on a team's server
 current: true of the turn or branch that the next prompt follows
 cwd: the folder that it ran in
@@ -120,6 +123,7 @@ explained: each turn of the branch, and whether it is sent; of `ingest` sentence
 exports: the files of an export of several sessions
 failed: sessions that were not imported, each with `reason`
 failed_calls: calls that failed
+failed_count: sessions that a team's server did not take
 fate: what a record becomes: `kept`, `converted`, `as_text`, `left_out`
 file: the path of a file that is read or written
 file_count: files that were written
@@ -366,6 +370,7 @@ summary_count: how many summaries
 summary_sums: tokens and cost of summaries
 sums: the figures of all that was asked for
 symlink: true if a link was left in the old place
+sync: what a team's server confirmed; null if nothing was to be sent
 taken_out: true for what was taken out now
 target: the file, commit or pull request that was asked for
 technical_details: a section of a summary

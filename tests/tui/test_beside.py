@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backstory.cli.app import App
 from backstory.cli.tui import slash
 from backstory.cli.tui.bars import TASKS_SHOWN, task_lines
 from backstory.derive.given import AskedQuestion, Task, questions_of, tasks_of
 from backstory.model import ToolCall
+from backstory.sync.account import Account, keep
 from tests.support.piloted import piloted, screen
 from tests.support.running import GOOD
 
@@ -118,6 +120,53 @@ def test_a_command_that_is_typed_shows_its_lines_where_it_was_typed(bench: Bench
             assert places == sorted(places)
 
     piloted(test)
+
+
+def logged_in(bench: Bench) -> None:
+    """Put a login at a server into the home, and let a repository leave."""
+    login = Account(address="https://team.example", token="t", organisation="The team", name="anna", role="member")
+    keep(bench.home, login)
+    for key, value in (("sync.repositories", "me/tool"), ("sync.enabled", "true")):
+        assert bench.backstory("config", "set", key, value).returncode == 0
+
+
+@pytest.mark.slow
+def test_a_reindex_offers_once_to_send_too(bench: Bench) -> None:
+    assert bench.run("the first prompt", {"say": "the first answer"}, GOOD).returncode == 0
+    logged_in(bench)
+
+    async def test() -> None:
+        async with screen(bench.project, bench.environ([GOOD]), everywhere=False, size=(90, 30)) as seen:
+            await seen.until_seen("the first prompt")
+            await seen.press("enter")
+            await seen.opened("the first answer")
+            await seen.press("p")
+            await seen.type("/reindex")
+            await seen.press("enter")
+            await seen.until_seen(
+                "Also send the history of me/tool to https://team.example?", "y Continue", "> n Cancel"
+            )
+            await seen.press("escape")
+            await seen.until_seen("$ backstory reindex", "✓ Reindex complete: 1 session")
+            await seen.press("p")
+            await seen.type("/chronicle reindex --derived")
+            await seen.press("enter")
+            await seen.until_seen("$ backstory chronicle reindex --derived")
+
+    piloted(test)
+
+
+def test_who_continues_has_confirmed_the_command(bench: Bench) -> None:
+    logged_in(bench)
+    app = App(bench.environ([]), bench.project)
+    words = ["reindex", "--derived"]
+    assert slash.offer(app, words) is not None
+    assert slash.answered(app, words, goes_on=True) == [*words, "--confirmed"]
+    assert [slash.offer(app, each) for each in (["reindex", "--sync"], ["search", "x"], [*words, "--confirmed"])] == [
+        None, None, None,
+    ]  # fmt: skip
+    assert slash.answered(app, words, goes_on=False) == words
+    assert slash.offer(app, words) is None
 
 
 @pytest.mark.slow

@@ -48,6 +48,15 @@ def is_agreed(what: str, question: str, *, yes: bool) -> bool:
     return False
 
 
+def goes_on(question: str) -> bool:
+    """Ask a person at the terminal to continue or cancel; without one the answer is to cancel."""
+    if not output.can_ask():
+        return False
+    answers = click.Choice(["Continue", "Cancel"], case_sensitive=False)
+    output.talk(question)
+    return bool(click.prompt("", type=answers, default="Cancel", prompt_suffix=" ", err=True) == "Continue")
+
+
 def may_act(app: App, acted_in: Store | None = None) -> None:
     """Check that a command may change this project's store, or the named one.
 

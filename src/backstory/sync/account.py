@@ -24,13 +24,17 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class Account(Struct, frozen=True, kw_only=True):
-    """A login. ``token`` is a secret: it is sent to ``address`` alone, and printed nowhere."""
+    """A login. ``token`` is a secret: it is sent to ``address`` alone, and printed nowhere.
+
+    ``was_asked``: a reindex offered to send, and was answered.
+    """
 
     address: str
     token: str
     organisation: str
     name: str
     role: str
+    was_asked: bool = False
 
 
 def address_of(typed: str) -> str:
@@ -55,6 +59,11 @@ def account(home: Path) -> Account:
         return msgspec.json.decode((home / ACCOUNT).read_bytes(), type=Account)
     except (OSError, msgspec.MsgspecError) as refused:
         raise NotLoggedIn from refused
+
+
+def is_kept(home: Path) -> bool:
+    """Return True if this home has a login, which may be a broken one."""
+    return (home / ACCOUNT).exists()
 
 
 def keep(home: Path, login: Account) -> None:

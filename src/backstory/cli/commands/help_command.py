@@ -177,7 +177,7 @@ verify --json
 optimize
 optimize --all
 reindex
-reindex --derived
+reindex --sync
 config list
 config list --json
 config get run.agent

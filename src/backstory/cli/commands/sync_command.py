@@ -17,27 +17,22 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from backstory.cli import output
+from backstory.cli import output, syncing
 from backstory.cli.options import json_option, sessions_argument, store_option
 from backstory.cli.trusting import is_agreed
 from backstory.config import SyncSettings
-from backstory.errors import NothingMayLeave
 from backstory.sync import account as accounts
 from backstory.sync import uploading
 from backstory.sync.dry_run import dry_run as counted
 from backstory.sync.notes import SyncNotes
-from backstory.sync.opted import opted_in
 from backstory.sync.outward import machine_of
-from backstory.sync.remote import Remote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from backstory.cli.app import App
-    from backstory.store import Store
     from backstory.sync.account import Account
     from backstory.sync.dry_run import DryRun, RepositoryLeaving, Staying
-    from backstory.sync.opted import OptedIn
     from backstory.sync.uploading import Sent
 
 STAYING_SHOWN = 20
@@ -65,12 +60,8 @@ def command(ctx: click.Context, dry_run: bool, as_json: bool) -> None:
     if dry_run:
         _dry_run(app, as_json=as_json)
         return
-    settings = app.config.settings.sync
-    if not settings.is_enabled:
-        raise NothingMayLeave(SyncSettings.is_enabled.key, "true")
-    if not settings.repositories:
-        raise NothingMayLeave(OPT_IN, "me/app")
-    own, done = _sent(app)
+    with syncing.sender(app) as (own, _, uploader), output.progress("Sending") as report:
+        done = uploader.run(syncing.stores(app), syncing.opted(app), report)
     if as_json:
         output.json({"address": own.address} | uploading.as_json(done))
     else:
@@ -84,9 +75,9 @@ def command(ctx: click.Context, dry_run: bool, as_json: bool) -> None:
 @click.pass_obj
 def status(app: App, as_json: bool) -> None:
     """Print what the team's server confirmed of your history, and how many sessions may have changed since."""
-    own, opted, stores = accounts.account(app.home), _opted(app), _stores(app)
+    own, opted, stores = accounts.account(app.home), syncing.opted(app), syncing.stores(app)
     notes = SyncNotes.read(accounts.notes_of(app.home, own))
-    with _remote(app, own) as remote:
+    with syncing.remote(app, own) as remote:
         found = uploading.status(remote, notes, stores, opted)
         machines = uploading.machines(remote)
     if as_json:
@@ -129,7 +120,7 @@ def forget(
     what = f"Erasing {which} at {own.address} for good"
     if not is_agreed(what, f"{what}?", yes=yes):
         return
-    with _remote(app, own) as remote:
+    with syncing.remote(app, own) as remote:
         gone = uploading.forget_all(remote, notes) if everything else uploading.forget(remote, notes, uids)
     if as_json:
         output.json({"address": own.address, "forgotten_uids": gone})
@@ -139,7 +130,7 @@ def forget(
 
 def _forget_machine(app: App, own: Account, typed: str, *, yes: bool, as_json: bool) -> None:
     """Erase what a machine sent, if a person agrees."""
-    with _remote(app, own) as remote:
+    with syncing.remote(app, own) as remote:
         machines = uploading.machines(remote)
         found = [each for each in machines if each.id == typed] or [each for each in machines if each.name == typed]
         if len(found) != 1:
@@ -160,25 +151,6 @@ def _forget_machine(app: App, own: Account, typed: str, *, yes: bool, as_json: b
         output.talk(f"Erased {output.counted(machine.session_count, 'session')} at {own.address}.")
 
 
-def _remote(app: App, own: Account) -> Remote:
-    """The server, which is told that this machine asks."""
-    store = app.machine_store
-    return Remote(own.address, own.token, store.id if store.exists else None)
-
-
-def _sent(app: App) -> tuple[Account, Sent]:
-    own, stores = accounts.account(app.home), _stores(app)
-    notes = SyncNotes.read(accounts.notes_of(app.home, own))
-    machine = machine_of(stores, str(app.user_home))
-    opted = _opted(app)
-    app.machine_store.begin()
-    with _remote(app, own) as remote, output.progress("Sending") as report:
-        uploader = uploading.Uploader(
-            remote, notes, machine, lambda: app.workspace.redactor(people=False), app.workspace.now()
-        )
-        return own, uploader.run(stores, opted, report)
-
-
 def _print_sent(address: str, done: Sent) -> None:
     sessions = output.counted(len(done.sent), "session")
     output.data(f"{output.counted(done.events, 'event')} of {sessions} confirmed by {address}.")
@@ -190,16 +162,8 @@ def _print_sent(address: str, done: Sent) -> None:
         output.talk(f"Session {each.session} was not taken: {each.reason}.")
 
 
-def _stores(app: App) -> list[Store]:
-    return [each for each in app.stores if each.exists]
-
-
-def _opted(app: App) -> OptedIn:
-    return opted_in(app.config.settings.sync.repositories, str(app.user_home))
-
-
 def _dry_run(app: App, *, as_json: bool) -> None:
-    settings, opted, stores = app.config.settings.sync, _opted(app), _stores(app)
+    settings, opted, stores = app.config.settings.sync, syncing.opted(app), syncing.stores(app)
     with output.progress("Reading what would leave") as report:
         found = counted(
             stores, opted, machine_of(stores, str(app.user_home)), lambda: app.workspace.redactor(people=False),

@@ -17,7 +17,7 @@ from backstory.cli.tui.bars import Bar
 from backstory.cli.tui.strips import strip_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from textual import events
     from textual.app import App, ComposeResult
@@ -32,6 +32,7 @@ FRAME_CSS = """
 FRAME_COLUMNS = 66
 """The columns within a frame, where there is room for all of it."""
 ANSWERS = {True: "y yes", False: "n no"}
+GOING_ON = {True: "y Continue", False: "n Cancel"}
 
 
 def ask(app: App[None], question: str, agreed: Callable[[], object]) -> None:
@@ -42,6 +43,15 @@ def ask(app: App[None], question: str, agreed: Callable[[], object]) -> None:
             agreed()
 
     app.push_screen(YesOrNo(question), answered)
+
+
+def ask_to_go_on(app: App[None], question: str, answered: Callable[[bool], object]) -> None:
+    """Ask over the screen whether to continue or to cancel."""
+
+    def taken(answer: bool | None) -> None:
+        answered(bool(answer))
+
+    app.push_screen(YesOrNo(question, GOING_ON), taken)
 
 
 def ask_line(app: App[None], asked: str, given: Callable[[str], object], *, text: str = "", note: str = "") -> None:
@@ -85,10 +95,10 @@ class YesOrNo(ModalScreen[bool]):
 
     place = QUESTION
 
-    def __init__(self, question: str) -> None:
+    def __init__(self, question: str, answers: Mapping[bool, str] = ANSWERS) -> None:
         super().__init__()
         self._question, self._is_yes = question, False
-        self._answers = [AnswerLine(answer) for answer in ANSWERS]
+        self._answers = [AnswerLine(answer, words) for answer, words in answers.items()]
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(can_focus=False):
@@ -129,7 +139,7 @@ class YesOrNo(ModalScreen[bool]):
 class AnswerLine(Widget):
     """One of the two answers, which can be clicked."""
 
-    DEFAULT_CSS = "AnswerLine { height: 1; width: 10; }"
+    DEFAULT_CSS = "AnswerLine { height: 1; width: 14; }"
 
     class Chosen(Message):
         """The answer that was clicked."""
@@ -138,9 +148,9 @@ class AnswerLine(Widget):
             super().__init__()
             self.answer = answer
 
-    def __init__(self, answer: bool) -> None:
+    def __init__(self, answer: bool, words: str) -> None:
         super().__init__()
-        self.answer, self._is_marked = answer, False
+        self.answer, self._words, self._is_marked = answer, words, False
 
     def mark(self, *, is_marked: bool) -> None:
         """Mark the answer as the one that Enter takes, or not."""
@@ -149,7 +159,7 @@ class AnswerLine(Widget):
 
     def render_line(self, y: int) -> Strip:
         """Return the line."""
-        line = f"{'> ' if self._is_marked else '  '}{ANSWERS[self.answer]}"
+        line = f"{'> ' if self._is_marked else '  '}{self._words}"
         shown = output.style(line, reverse=True) if self._is_marked else line
         return strip_of(shown, self.size.width).apply_style(self.rich_style)
 

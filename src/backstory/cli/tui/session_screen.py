@@ -10,8 +10,9 @@ from textual.screen import Screen
 
 from backstory.cli import output
 from backstory.cli.output import MARGIN
-from backstory.cli.tui import actions
+from backstory.cli.tui import actions, slash
 from backstory.cli.tui.actions import LINE, PROMPT, SESSION
+from backstory.cli.tui.asking import ask_to_go_on
 from backstory.cli.tui.bars import Bar, TaskList, cost_of_today, status_line
 from backstory.cli.tui.branching import fork_at, in_thread
 from backstory.cli.tui.messages import EndSeen, Resumed
@@ -19,7 +20,6 @@ from backstory.cli.tui.painting import hold, let_go
 from backstory.cli.tui.prompt_box import SENDING, PromptBox
 from backstory.cli.tui.session_feed import SessionFeed
 from backstory.cli.tui.session_pane import SessionPane
-from backstory.cli.tui.slash import lines_of
 from backstory.cli.tui.slots import SlotBar
 from backstory.cli.tui.strips import note_lines
 from backstory.workspace.history.searching import SearchQuery, nothing_found
@@ -361,8 +361,16 @@ class SessionScreen(Screen[None]):
         self.say(said.note)
 
     def on_prompt_box_ordered(self, ordered: PromptBox.Ordered) -> None:
+        """Run a command of ours, after what it asks."""
+        words = ordered.words
+        if (question := slash.offer(self._of, words)) is None:
+            self._order(words)
+            return
+        ask_to_go_on(self.app, question, lambda goes_on: self._order(slash.answered(self._of, words, goes_on=goes_on)))
+
+    def _order(self, words: list[str]) -> None:
         """Run a command of ours; its lines become an entry."""
-        said = f"backstory {shlex.join(ordered.words)}"
+        said = f"backstory {shlex.join(words)}"
         self.say(f"{said} …")
 
         def done(lines: list[str]) -> None:
@@ -377,7 +385,7 @@ class SessionScreen(Screen[None]):
             self.say("")
 
         columns = max(self.pane.size.width - len(MARGIN) - 2, COMMAND_COLUMNS_LEAST)
-        in_thread(self, "command", partial(lines_of, self._of, ordered.words, columns), done, self.say)
+        in_thread(self, "command", partial(slash.lines_of, self._of, words, columns), done, self.say)
 
     def on_prompt_box_left(self) -> None:
         """Leave a new session for which nothing was sent."""

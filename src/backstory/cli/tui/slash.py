@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from backstory.cli import output
 from backstory.runs.sent import ourselves
+from backstory.sync import account
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
@@ -48,6 +49,26 @@ def _split(text: str) -> list[str]:
         return shlex.split(text) or [""]
     # A quote is open: it is a text of words.
     return text.split() or [""]
+
+
+def offer(app: App, words: list[str]) -> str | None:
+    """Return the question before a command runs: a reindex offers once to send history, too."""
+    name, *given = words[1:] if words[0] == "chronicle" else words
+    if name != "reindex" or {"--sync", "--confirmed"} & {*given} or not account.is_kept(app.home):
+        return None
+    from backstory.cli import syncing
+
+    return syncing.offer(app)
+
+
+def answered(app: App, words: list[str], *, goes_on: bool) -> list[str]:
+    """The words of a command whose offer a person answered."""
+    from backstory.cli import syncing
+
+    if goes_on:
+        return [*words, "--confirmed"]
+    syncing.note_asked(app)
+    return words
 
 
 def lines_of(app: App, words: list[str], columns: int) -> list[str]:

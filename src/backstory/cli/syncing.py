@@ -1,0 +1,84 @@
+"""History sent to the team's server, for the commands that do it: by whose leave, and what a reindex offers."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from backstory.config import SyncSettings
+from backstory.errors import NothingMayLeave, NotLoggedIn
+from backstory.sync import account as accounts
+from backstory.sync.notes import SyncNotes
+from backstory.sync.opted import opted_in
+from backstory.sync.outward import machine_of
+from backstory.sync.remote import Remote
+from backstory.sync.uploading import Uploader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from backstory.cli.app import App
+    from backstory.store import Store
+    from backstory.sync.account import Account
+    from backstory.sync.opted import OptedIn
+
+
+def allowed(app: App) -> Account:
+    """Return the login by which history may be sent. Raises NothingMayLeave, NotLoggedIn."""
+    settings = app.config.settings.sync
+    if not settings.is_enabled:
+        raise NothingMayLeave(SyncSettings.is_enabled.key, "true")
+    if not settings.repositories:
+        raise NothingMayLeave(SyncSettings.repositories.key, "me/app")
+    return accounts.account(app.home)
+
+
+@contextmanager
+def sender(app: App) -> Iterator[tuple[Account, Remote, Uploader]]:
+    """Yield the login, its server, and what sends there. Raises as ``allowed`` does."""
+    own = allowed(app)
+    notes = SyncNotes.read(accounts.notes_of(app.home, own))
+    machine = machine_of(stores(app), str(app.user_home))
+    with remote(app, own) as server:
+        redactor = partial(app.workspace.redactor, people=False)
+        yield own, server, Uploader(server, notes, machine, redactor, app.workspace.now())
+
+
+def remote(app: App, own: Account) -> Remote:
+    """Return the server of a login, which is told that this machine asks: by the id of its store, made if need be."""
+    app.machine_store.begin()
+    return Remote(own.address, own.token, app.machine_store.id)
+
+
+def stores(app: App) -> list[Store]:
+    """Return the stores that may be sent from."""
+    return [each for each in app.stores if each.exists]
+
+
+def opted(app: App) -> OptedIn:
+    """Return the repositories that a person named."""
+    return opted_in(app.config.settings.sync.repositories, str(app.user_home))
+
+
+def offer(app: App) -> str | None:
+    """Return what a reindex asks once of whoever is logged in: whether to send, too. None: there is nothing to ask."""
+    try:
+        own = allowed(app)
+    except (NothingMayLeave, NotLoggedIn):
+        return None
+    named = opted(app)
+    entries = [each for each in app.config.settings.sync.repositories if each not in named.unusable]
+    if own.was_asked or not entries:
+        return None
+    return (
+        f"Also send the history of {', '.join(entries)} to {own.address}? Secrets are masked, and the people of "
+        f"{own.organisation} may read it. What would leave: backstory sync --dry-run"
+    )
+
+
+def note_asked(app: App) -> None:
+    """Note that the offer was answered: it is not made again for this login. Raises CannotWrite."""
+    accounts.keep(app.home, replace(accounts.account(app.home), was_asked=True))

@@ -1,0 +1,147 @@
+"""A reindex that sends, too: by whose leave, what it counts, and what it says where the server does not take all."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.claude_records import answer, user
+from tests.support.forked import COMMAND
+from tests.support.shell import Shell
+from tests.support.terminal import Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.team import Team
+
+SESSIONS = 41
+OFFER = "Also send the history of me/tool to "
+
+
+class Desk:
+    """A machine that is logged in to a server, with sessions of one repository that may leave."""
+
+    def __init__(self, folder: Path, team: Team, address: str) -> None:
+        self.team, self.address = team, address
+        self.shell = Shell(folder)
+        (self.shell.cwd / ".git").mkdir()
+        (self.shell.cwd / ".git/config").write_text('[remote "origin"]\n\turl = git@github.com:me/tool.git\n', "utf-8")
+        logs = folder / ".claude/projects/x"
+        logs.mkdir(parents=True)
+        for number in range(SESSIONS):
+            uid = f"{number:08}-0000-4000-8000-000000000000"
+            at: dict[str, Any] = {"cwd": str(self.shell.cwd), "sessionId": uid}
+            lines = (user(f"work {number}", uuid="u", **at), answer("done", uuid="a", parent="u", **at))
+            (logs / f"{uid}.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
+        self.allow("true")
+
+    def allow(self, enabled: str) -> None:
+        for key, value in (("sync.repositories", "me/tool"), ("sync.enabled", enabled)):
+            assert self.shell("config", "set", key, value).code == 0
+
+    def log_in(self) -> None:
+        code = self.team.people.found("The team")
+        assert self.shell("login", self.address, "--code", code, "--person", "anna").code == 0
+
+    def there(self) -> int:
+        """The number of sessions that the server has of this machine."""
+        status = self.shell("sync", "status", "--json")
+        return int(status.json()["confirmed_count"])
+
+    def on_terminal(self, answer: str = "") -> tuple[int | None, str]:
+        """Reindex on a terminal; the exit code, and what was seen. ``answer``: to its question, if it asks one."""
+        words = [*COMMAND, "reindex"]
+        with Terminal(words, self.shell.cwd, self.shell.environ, is_copied=True) as terminal:
+            if answer:
+                terminal.until("[Cancel]")
+                terminal.type(answer)
+            seen = terminal.end()
+            return terminal.process.returncode, seen
+
+
+@pytest.fixture
+def desk(team: Team, tmp_path: Path) -> Iterator[Desk]:
+    with team.served() as address:
+        home = tmp_path / "home"
+        home.mkdir()
+        yield Desk(home, team, address)
+
+
+@pytest.mark.parametrize(
+    "words", [("reindex", "--sync"), ("chronicle", "reindex", "--sync"), ("reindex", "--confirmed")]
+)
+def test_what_was_indexed_is_sent_and_counted_in_the_last_line(words: tuple[str, ...], desk: Desk) -> None:
+    desk.log_in()
+    done = desk.shell(*words)
+    assert done.code == 0, done
+    said = rf"✓ Reindex complete: {SESSIONS} sessions indexed locally, {SESSIONS} cloud sessions created, \d+ events"
+    assert re.fullmatch(rf"{said} uploaded, \d+ queued for backfill", done.out.strip())
+    assert desk.there() == SESSIONS
+
+
+def test_there_is_a_line_for_each_twenty_sessions(desk: Desk) -> None:
+    desk.log_in()
+    said = re.findall(r"Syncing sessions: (\d+) of (\d+)", desk.shell("reindex", "--sync").err)
+    assert said == [("20", str(SESSIONS)), ("40", str(SESSIONS))]
+
+
+def test_a_second_one_creates_and_sends_nothing(desk: Desk) -> None:
+    desk.log_in()
+    first = desk.shell("reindex", "--sync", "--json").json()["sync"]
+    again = desk.shell("reindex", "--sync", "--json").json()["sync"]
+    assert (first["created_count"], again["created_count"], again["event_count"]) == (SESSIONS, 0, 0)
+    assert first["event_count"] > SESSIONS
+    assert (first["failed_count"], first["backfill_failed_count"]) == (0, 0)
+
+
+def test_without_a_login_it_is_told_before_anything_is_done(desk: Desk) -> None:
+    done = desk.shell("reindex", "--sync")
+    assert (done.code, done.out) == (77, "")
+    assert "backstory login" in done.err
+    assert not desk.shell.store.exists()
+
+
+def test_what_may_not_leave_stays(desk: Desk) -> None:
+    desk.log_in()
+    desk.allow("false")
+    assert desk.shell("reindex", "--sync").code == 78
+    assert "Reindex complete" in desk.shell("reindex", "--confirmed").out
+    assert desk.there() == 0
+
+
+def test_a_server_that_is_gone_costs_no_reindex(desk: Desk) -> None:
+    desk.log_in()
+    account = desk.shell.home / "backstory/server.json"
+    account.write_text(account.read_text("utf-8").replace(desk.address, "http://127.0.0.1:9"), "utf-8")
+    done = desk.shell("reindex", "--sync")
+    assert done.code == 69
+    assert f"✓ Reindex complete: {SESSIONS} sessions, " in done.out
+    assert "⚠ Cloud sync failed." in done.err
+    assert "does not answer" in done.err
+
+
+def test_in_a_script_nothing_is_asked_or_sent(desk: Desk) -> None:
+    desk.log_in()
+    done = desk.shell("reindex")
+    assert (done.code, OFFER in done.err) == (0, False)
+    assert desk.there() == 0
+
+
+@pytest.mark.parametrize("typed, count", [("continue\r", SESSIONS), ("cancel\r", 0), ("\r", 0)])
+def test_a_person_is_asked_once_whether_to_send_too(typed: str, count: int, desk: Desk) -> None:
+    desk.log_in()
+    code, seen = desk.on_terminal(typed)
+    assert code == 0
+    assert OFFER in seen
+    assert desk.there() == count
+    code, seen = desk.on_terminal()
+    assert (code, OFFER in seen) == (0, False)
+
+
+def test_who_is_not_logged_in_is_asked_nothing(desk: Desk) -> None:
+    code, seen = desk.on_terminal()
+    assert (code, OFFER in seen) == (0, False)
