@@ -44,8 +44,8 @@ class Desk:
             assert self.shell("config", "set", key, value).code == 0
 
     def log_in(self) -> None:
-        code = self.team.people.found("The team")
-        assert self.shell("login", self.address, "--code", code, "--person", "anna").code == 0
+        words = ("login", self.address, "--code", "-", "--person", "anna")
+        assert self.shell(*words, typed=f"{self.team.people.found('The team')}\n").code == 0
 
     def there(self) -> int:
         """The number of sessions that the server has of this machine."""

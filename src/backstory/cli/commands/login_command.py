@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import getpass
 import socket
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ ASKS_EVERY_S = 2.0
 
 @click.command("login")
 @click.argument("address", required=False)
-@click.option("--code", metavar="CODE", help="Come in by an invitation.")
+@click.option("--code", metavar="CODE", help="Come in by an invitation (-: it is asked for, or read from stdin).")
 @click.option("--person", metavar="NAME", help="Be called this there (else as this account).")
 @click.option("--approve", metavar="CODE", help="Let in the machine that shows this code.")
 @json_option
@@ -58,6 +59,7 @@ def command(
     where, machine = accounts.address_of(address), socket.gethostname()
     with Remote(where) as remote:
         if code is not None:
+            code = _asked_code() if code == "-" else code
             wanted = {"code": code, "name": person or getpass.getuser(), "machine": machine}
             found = remote.ask("POST", "/v1/join", wanted | {"secret": accounts.secret_to_join(app.home, code)})
         else:
@@ -72,6 +74,13 @@ def command(
     else:
         output.talk(f"Logged in to {login.organisation} at {where} as {login.name} ({login.role}).")
         output.talk("Nothing was sent. What would be: backstory sync --dry-run")
+
+
+def _asked_code() -> str:
+    """The code of an invitation, which nobody sees beside the command."""
+    if output.can_ask():
+        return output.asked_hidden("Code", twice=False)
+    return sys.stdin.readline().strip()
 
 
 def _waited(remote: Remote, machine: str, secret: str) -> Any:
