@@ -39,7 +39,7 @@ ROOMS = {
         "folder of events",
     ),
     "ask": Budget(
-        5_100,
+        5_105,
         21,
         "a question each; marks of sessions; what a filter chooses, what lists are sorted by, worked out beforehand; "
         "the newest looked into one by one; rows of files",
@@ -51,7 +51,7 @@ ROOMS = {
         "that faces show beside each other; amounts of charts, and the SQL of every number",
     ),
     "cli": Budget(
-        20_325,
+        20_410,
         131,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
@@ -76,7 +76,7 @@ ROOMS = {
         "other programs' logs, restored as their files or folders were, or written; masked lines, and what tells",
     ),
     "ingest": Budget(
-        7_135,
+        7_140,
         30,
         "from files to batches; subagents that a log reports are read along, or lent later; databases that "
         "live, also in a moment, and may be odd, documents that are written anew, folders that read as one "
@@ -110,8 +110,8 @@ ROOMS = {
         "contexts; ended runs that are not stored; a reader for others; images in records, subagents by their calls",
     ),
     "sync": Budget(
-        2_940,
-        20,
+        3_055,
+        21,
         "what may leave the machine: the rule, the choice, texts without its names, a count of it; two machines: the "
         "plan, the words, ssh, files that are sealed; hashes of what was sent; telling records",
     ),

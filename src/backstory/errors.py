@@ -285,9 +285,13 @@ class LoginRefused(ServerRefused):
 
 
 class ServerBusy(ServerRefused):
-    """A team server cannot answer now."""
+    """A team server cannot answer now. ``retry_s``: how long it asks to be left alone."""
 
     exit_code = 75
+
+    def __init__(self, address: str, status: int, kind: str, message: str, retry_s: float = 0.0) -> None:
+        super().__init__(address, status, kind, message)
+        self.retry_s = retry_s
 
 
 PORT_END, FREE_PORT = 65_536, 8_765

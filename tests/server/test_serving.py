@@ -18,31 +18,17 @@ from backstory.errors import ListeningRefused
 from backstory.server.serving import ServerPlace, check
 from tests.support.every import every
 from tests.support.going import until
+from tests.support.typed_home import PROGRAM, TypedHome
 
 if TYPE_CHECKING:
     pass
-
-PROGRAM = [sys.executable, "-m", "backstory"]
-
-
-class Machine:
-    """A machine with a home of its own, on which commands are typed."""
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self.environ = {"PATH": os.environ["PATH"], "HOME": str(home), "BACKSTORY_HOME": str(home / "backstory")}
-
-    def types(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*PROGRAM, *words], env=self.environ, cwd=self.home, capture_output=True, text=True, timeout=60, check=False
-        )
 
 
 class RunningServer:
     """A server that runs: its address, and what it said."""
 
     def __init__(self, folder: Path, home: Path, *options: str) -> None:
-        environ = Machine(home).environ | {"BACKSTORY_SERVER_DATA": str(folder)}
+        environ = TypedHome(home).environ | {"BACKSTORY_SERVER_DATA": str(folder)}
         self.process = subprocess.Popen(
             [*PROGRAM, "serve", "--port", "0", *options], env=environ, cwd=home, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True,
@@ -76,9 +62,9 @@ class RunningServer:
         return code
 
 
-def machine(tmp_path: Path, name: str) -> Machine:
+def machine(tmp_path: Path, name: str) -> TypedHome:
     (tmp_path / name).mkdir()
-    return Machine(tmp_path / name)
+    return TypedHome(tmp_path / name)
 
 
 @pytest.mark.slow

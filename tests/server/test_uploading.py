@@ -133,6 +133,21 @@ def test_a_session_whose_past_is_another_one_is_sent_anew(laptop: Laptop) -> Non
     assert any(b'"model":"another"' in line for line in frames[0].lines)
 
 
+def test_what_waits_is_counted_without_the_server(laptop: Laptop) -> None:
+    def waits() -> tuple[int, int]:
+        opted = opted_in(laptop.opted, MACHINE.home)
+        found = uploading.waiting(SyncNotes.read(laptop.notes), [laptop.store], opted)
+        return found.session_count, found.event_count
+
+    laptop.works("aaaaaaaa", "first", "second")
+    laptop.works("bbbbbbbb", "private", repository="other")
+    before = waits()
+    laptop.sync()
+    after = waits()
+    laptop.works("aaaaaaaa", "third")
+    assert [before, after, waits()] == [(1, 4), (0, 0), (1, 2)]
+
+
 def test_many_repositories_are_asked_about_at_once(laptop: Laptop) -> None:
     laptop.opted = ["janedoe/*"]
     for number in range(5):

@@ -86,6 +86,12 @@ def log_states(db: apsw.Connection, session_id: int) -> list[LogState]:
     return [LogState(row[0], row[1], row[2], row[3:]) for row in rows]
 
 
+def events_behind(db: apsw.Connection, session_id: int, point: tuple[int, int]) -> int:
+    """Return the number of events of a session behind a point."""
+    asked = "select count(*) from events where session_id = ? and (seq, part) > (?, ?)"
+    return int(db.execute(asked, (session_id, *point)).get)
+
+
 def sidecars_mark(db: apsw.Connection, session_id: int) -> str:
     """Return a hash of the files beside the logs of a session; '' where there are none."""
     asked = (

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from backstory.cli import output
 from backstory.config import SyncSettings
-from backstory.errors import NothingMayLeave, NotLoggedIn
+from backstory.errors import NothingMayLeave, NotLoggedIn, ServerBusy, ServerUnreachable
 from backstory.sync import account as accounts
+from backstory.sync import uploading
 from backstory.sync.notes import SyncNotes
 from backstory.sync.opted import opted_in
 from backstory.sync.outward import machine_of
@@ -38,19 +40,30 @@ def allowed(app: App) -> Account:
 
 @contextmanager
 def sender(app: App) -> Iterator[tuple[Account, Remote, Uploader]]:
-    """Yield the login, its server, and what sends there. Raises as ``allowed`` does."""
+    """Yield the login, its server, and what sends there; says what waits where it is away. Raises as ``allowed``."""
     own = allowed(app)
     notes = SyncNotes.read(accounts.notes_of(app.home, own))
-    machine = machine_of(stores(app), str(app.user_home))
     with remote(app, own) as server:
-        redactor = partial(app.workspace.redactor, people=False)
-        yield own, server, Uploader(server, notes, machine, redactor, app.workspace.now())
+        try:
+            yield own, server, uploader(app, server, notes)
+        except (ServerUnreachable, ServerBusy):
+            found = uploading.waiting(notes, stores(app), opted(app))
+            sessions = output.counted(found.session_count, "session")
+            events = output.counted(found.event_count, "new event")
+            output.talk(f"Not sent yet: {sessions}, with {events}. The next sync sends them.")
+            raise
 
 
-def remote(app: App, own: Account) -> Remote:
+def uploader(app: App, server: Remote, notes: SyncNotes) -> Uploader:
+    """Return what sends to a server once."""
+    machine, redactor = machine_of(stores(app), str(app.user_home)), partial(app.workspace.redactor, people=False)
+    return Uploader(server, notes, machine, redactor, app.workspace.now())
+
+
+def remote(app: App, own: Account, *, is_patient: bool = True) -> Remote:
     """Return the server of a login, which is told that this machine asks: by the id of its store, made if need be."""
     app.machine_store.begin()
-    return Remote(own.address, own.token, app.machine_store.id)
+    return Remote(own.address, own.token, app.machine_store.id, is_patient=is_patient)
 
 
 def stores(app: App) -> list[Store]:

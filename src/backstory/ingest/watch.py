@@ -130,9 +130,10 @@ class Watch:
         """The folders that are there and followed."""
         return self._sight.folders
 
-    def batches(self) -> Generator[IngestReport]:
+    def batches(self, beside: Callable[[], None] = lambda: None) -> Generator[IngestReport]:
         """Yield the report of each reading: first of everything, then of changes, until stopped.
 
+        ``beside`` is called between two looks, twice a second at least.
         An interrupt ends it; the store is closed then. Errors of the first reading, and those that will not pass, are
         raised; the others are reported and tried again.
         """
@@ -151,6 +152,7 @@ class Watch:
                         # A log that grows without pause must not take a processor for itself.
                         time.sleep(min(REST_MAX_S, REST * (time.monotonic() - began)))
                     self._listen()
+                    beside()
         finally:
             self._sight.close()
             self._store.close()

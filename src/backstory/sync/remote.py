@@ -22,6 +22,9 @@ CONNECT_S, ANSWER_S = 10.0, 60.0
 TRIES = 5
 WAIT_S, WAIT_S_MAX = 0.5, 15.0
 """The first wait before another try, doubled each time, and the longest; each by chance half as long at least."""
+DAY_S = 86_400.0
+ASKED_S_MAX = 60.0
+"""The longest wait that a server asks for and gets; one that asks for more is left alone."""
 TRY_AGAIN = frozenset({429, 502, 503, 504})
 
 
@@ -32,19 +35,20 @@ Answer = TypeVar("Answer", bound=Struct)
 class Remote:
     """A server at ``address``. ``token``: of the person, once there is one; ``machine``: the id of this machine.
 
-    ``wait`` sleeps for some seconds.
+    ``wait`` sleeps for some seconds; without ``is_patient`` each request is tried once.
     """
 
     def __init__(
         self, address: str, token: str | None = None, machine: str | None = None,
-        wait: Callable[[float], None] = time.sleep,
+        wait: Callable[[float], None] = time.sleep, is_patient: bool = True,
     ) -> None:  # fmt: skip
         try:
             import httpx
         except ImportError as missing:
             raise SyncNotInstalled from missing
         self.address, self.machine, self._wait = address, machine, wait
-        self._httpx = httpx
+        self._httpx, self._tries = httpx, TRIES if is_patient else 1
+        self._is_away = False
         self.requests = 0
         """The number of requests that were sent."""
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
@@ -86,24 +90,29 @@ class Remote:
         self, method: str, path: str, data: bytes | None, headers: dict[str, str], *, repeats: bool
     ) -> httpx.Response:
         wait = WAIT_S
-        for left in reversed(range(TRIES if repeats else 1)):
+        # One that was waited for in vain is tried once, until it answers.
+        for left in reversed(range(self._tries if repeats and not self._is_away else 1)):
             self.requests += 1
+            asked = 0.0
             try:
                 answer = self._client.request(method, path, content=data, headers=headers)
             except self._httpx.TransportError as failed:
                 if not left:
+                    self._is_away = True
                     raise ServerUnreachable(self.address, str(failed) or type(failed).__name__) from failed
             except self._httpx.InvalidURL as wrong:
                 raise ServerUnreachable(self.address, str(wrong)) from wrong
             else:
-                if answer.status_code not in TRY_AGAIN or not left:
-                    return self._checked(answer)
-                wait = max(wait, _seconds(answer.headers.get("retry-after")))
-            self._wait(min(wait, WAIT_S_MAX) * random.uniform(0.5, 1.0))
+                asked = _seconds(answer.headers.get("retry-after"))
+                if answer.status_code not in TRY_AGAIN or not left or asked > ASKED_S_MAX:
+                    self._is_away = answer.status_code in TRY_AGAIN
+                    return self._checked(answer, asked)
+            # Never sooner than the server asked for.
+            self._wait(max(min(wait, WAIT_S_MAX) * random.uniform(0.5, 1.0), asked))
             wait *= 2
         raise AssertionError("there is no try without an end")
 
-    def _checked(self, answer: httpx.Response) -> httpx.Response:
+    def _checked(self, answer: httpx.Response, asked: float) -> httpx.Response:
         if answer.is_success:
             return answer
         try:
@@ -112,7 +121,9 @@ class Remote:
         except (msgspec.MsgspecError, UnicodeDecodeError, KeyError):
             kind, message = "", f"it answers {answer.status_code}"
         status = answer.status_code
-        of = LoginRefused if status in (401, 403) else ServerBusy if status in TRY_AGAIN else ServerRefused
+        if status in TRY_AGAIN:
+            raise ServerBusy(self.address, status, kind, message, asked)
+        of = LoginRefused if status in (401, 403) else ServerRefused
         raise of(self.address, status, kind, message)
 
 
@@ -126,6 +137,6 @@ def understood(remote: Remote, said: Any, of: type[Answer]) -> Answer:
 
 def _seconds(text: str | None) -> float:
     try:
-        return min(float(text or 0), WAIT_S_MAX)
+        return min(max(0.0, float(text or 0)), DAY_S)
     except ValueError:
         return 0.0

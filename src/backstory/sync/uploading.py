@@ -133,10 +133,16 @@ class Uploader:
         self.done = Sent()
 
     def run(
-        self, stores: Iterable[Store], opted: OptedIn, note: Callable[[int, int], None] = lambda done, total: None
+        self,
+        stores: Iterable[Store],
+        opted: OptedIn,
+        note: Callable[[int, int], None] = lambda done, total: None,
+        *,
+        asks_first: bool = True,
     ) -> Sent:
         """Send what is new. ``note`` receives sessions done and sessions to do.
 
+        ``asks_first``: whether the login is good is asked, too, when there is nothing to send.
         Raises ServerRefused, ServerUnreachable.
         """
         stores = list(stores)
@@ -146,7 +152,8 @@ class Uploader:
         by_repository: dict[str, list[LeavingSession]] = {}
         for each in choice.leaving:
             by_repository.setdefault(each.repository.lower(), []).append(each)
-        self._remote.ask("GET", "/v1/me")
+        if asks_first:
+            self._remote.ask("GET", "/v1/me")
         self._ask_states([each.origin.uid for each in choice.leaving if each.origin.uid not in self._notes.sent])
         done, total = 0, len(choice.leaving)
         try:
@@ -397,6 +404,27 @@ def _went_on(session: LeavingSession, sent: SentPoint, own: str) -> bool:
     return is_of_rules and before is not None and before.local != "" and before.local == _local(session, sent)
 
 
+class NotSentYet(Struct, frozen=True, kw_only=True):
+    """Numbers of sessions that may have changed since they were sent, and of their events that were not."""
+
+    session_count: int = 0
+    event_count: int = 0
+
+
+def waiting(notes: SyncNotes, stores: Sequence[Store], opted: OptedIn) -> NotSentYet:
+    """Count what the server did not confirm."""
+    leaving = choose(stores, opted).leaving
+    own, sessions, events = _own_marks(stores, leaving), 0, 0
+    for each in leaving:
+        sent = notes.sent.get(each.origin.uid)
+        if sent is None:
+            sessions, events = sessions + 1, events + each.origin.events
+        elif sent.history != FORGOTTEN and not sent.mark.startswith(f"{own[each.origin.uid]} "):
+            sessions += 1
+            events += each.store.ask(session_marks.events_behind, each.origin.id, sent.upto)
+    return NotSentYet(session_count=sessions, event_count=events)
+
+
 class SyncStatus(Struct, frozen=True, kw_only=True):
     """Numbers of sessions: confirmed by the server, with their events; that may have changed since; that stay."""
 
@@ -409,18 +437,13 @@ class SyncStatus(Struct, frozen=True, kw_only=True):
 def status(remote: Remote, notes: SyncNotes, stores: Sequence[Store], opted: OptedIn) -> SyncStatus:
     """Ask the server what it has. Raises ServerRefused, ServerUnreachable."""
     choice = choose(stores, opted)
-    own = _own_marks(stores, choice.leaving)
-    waiting = [
-        uid for uid, mark in own.items()
-        if (sent := notes.sent.get(uid)) is None or not sent.mark.startswith(f"{mark} ")
-    ]  # fmt: skip
     uids, there = [*notes.sent], list[_State]()
     for at in range(0, len(uids), STATES_AT_ONCE):
         said = remote.ask("POST", "/v1/state", {"uids": uids[at : at + STATES_AT_ONCE]})
         there += [each for each in understood(remote, said, _States).sessions if each.chain]
     return SyncStatus(
-        confirmed_count=len(there), event_count=sum(each.events for each in there), waiting_count=len(waiting),
-        staying_count=sum(choice.staying.values()),
+        confirmed_count=len(there), event_count=sum(each.events for each in there),
+        waiting_count=waiting(notes, stores, opted).session_count, staying_count=sum(choice.staying.values()),
     )  # fmt: skip
 
 

@@ -12,20 +12,27 @@ Of ``--dry-run``:
 
 from __future__ import annotations
 
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from backstory.cli import output, syncing
+from backstory.cli.app import now_ms
 from backstory.cli.options import json_option, sessions_argument, store_option
+from backstory.cli.stop_signals import stop_on_signals
 from backstory.cli.trusting import is_agreed
 from backstory.config import SyncSettings
 from backstory.sync import account as accounts
 from backstory.sync import uploading
 from backstory.sync.dry_run import dry_run as counted
+from backstory.sync.following import SteadySync
 from backstory.sync.notes import SyncNotes
 from backstory.sync.outward import machine_of
+from backstory.workspace.stores.importing import Machine, no_progress, watch_all
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +40,7 @@ if TYPE_CHECKING:
     from backstory.cli.app import App
     from backstory.sync.account import Account
     from backstory.sync.dry_run import DryRun, RepositoryLeaving, Staying
-    from backstory.sync.uploading import Sent
+    from backstory.sync.uploading import NotSent, Sent
 
 STAYING_SHOWN = 20
 EMAILS_SHOWN = 5
@@ -42,23 +49,32 @@ OPT_IN = SyncSettings.repositories.key
 
 @click.group("sync", invoke_without_command=True, subcommand_metavar="| COMMAND ...")
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@click.option("--watch", "-w", is_flag=True, help="Keep sending what is new, until Ctrl-C.")
 @json_option
 @store_option
 @click.pass_context
-def command(ctx: click.Context, dry_run: bool, as_json: bool) -> None:
+def command(ctx: click.Context, dry_run: bool, watch: bool, as_json: bool) -> None:
     """Send history to your team's server: only of the repositories that you named, masked, and only what is new.
 
     Nothing leaves unless you named its repository (`backstory config set sync.repositories me/app`), switched it on
     (`backstory config set sync.enabled true`) and logged in. With --dry-run it prints what would leave, by repository,
     and what stays. Paths are relative to the repository; other paths, and the names of this machine and of your
     account, are masked.
+
+    With --watch it follows the logs as `backstory ingest --watch` does and sends what is new within two seconds; with
+    --json each sending that sent something is one line. A server that cannot be reached is waited for.
     """
     if ctx.invoked_subcommand is not None:
         return
     app: App = ctx.obj
     app.check_store()
+    if dry_run and watch:
+        raise click.UsageError("--dry-run sends nothing, so there is nothing to --watch.")
     if dry_run:
         _dry_run(app, as_json=as_json)
+        return
+    if watch:
+        _follow(app, as_json=as_json)
         return
     with syncing.sender(app) as (own, _, uploader), output.progress("Sending") as report:
         done = uploader.run(syncing.stores(app), syncing.opted(app), report)
@@ -151,15 +167,70 @@ def _forget_machine(app: App, own: Account, typed: str, *, yes: bool, as_json: b
         output.talk(f"Erased {output.counted(machine.session_count, 'session')} at {own.address}.")
 
 
+def _follow(app: App, *, as_json: bool) -> None:
+    """Import what is new and send it, until a signal ends it."""
+    own, opted = syncing.allowed(app), syncing.opted(app)
+    notes, machine = SyncNotes.read(accounts.notes_of(app.home, own)), Machine(user_home=app.user_home)
+    watch = watch_all(
+        app.workspace, machine, output.talk, lambda: app.workspace.ingest(machine, output.talk, no_progress)
+    )
+    with syncing.remote(app, own, is_patient=False) as remote:
+
+        def send() -> Sent:
+            uploader = syncing.uploader(app, remote, notes)
+            return uploader.run(syncing.stores(app), opted, asks_first=not remote.requests)
+
+        steady = SteadySync(lambda: _files(app), send, output.talk)
+
+        def tick() -> None:
+            if (done := steady.tick()) is not None and (done.sent or done.failed):
+                _tell_sent(own.address, done, as_json=as_json)
+
+        stop_on_signals()
+        try:
+            with closing(watch.batches(tick)) as batches:
+                for number, report in enumerate(batches):
+                    steady.came(report.total("bytes_read"))
+                    if not number:
+                        tick()
+                        output.talk(f"Following {', '.join(watch.folders) or 'nothing yet'}. Ctrl-C ends it.")
+        except KeyboardInterrupt:
+            # It is how this command ends.
+            return
+
+
+def _files(app: App) -> list[Path]:
+    """The files that change with what the stores have."""
+    return [Path(f"{each.path}{side}") for each in app.stores for side in ("", "-wal")]
+
+
+def _tell_sent(address: str, done: Sent, *, as_json: bool) -> None:
+    """A line about what was sent."""
+    if as_json:
+        output.json_line({"at": output.iso(now_ms()), "address": address} | uploading.as_json(done))
+        return
+    output.talk(f"{datetime.now():%H:%M:%S} {_confirmed(address, done)}")
+    for each in done.failed:
+        output.talk(_not_taken(each))
+
+
 def _print_sent(address: str, done: Sent) -> None:
-    sessions = output.counted(len(done.sent), "session")
-    output.data(f"{output.counted(done.events, 'event')} of {sessions} confirmed by {address}.")
+    output.data(_confirmed(address, done))
     if done.created:
         output.talk(f"{output.counted(len(done.created), 'session')} of them are new there.")
     if done.staying:
         output.talk(f"{output.counted(done.staying, 'session')} stay here: backstory sync --dry-run")
     for each in done.failed:
-        output.talk(f"Session {each.session} was not taken: {each.reason}.")
+        output.talk(_not_taken(each))
+
+
+def _confirmed(address: str, done: Sent) -> str:
+    sessions = output.counted(len(done.sent), "session")
+    return f"{output.counted(done.events, 'event')} of {sessions} confirmed by {address}."
+
+
+def _not_taken(failed: NotSent) -> str:
+    return f"Session {failed.session} was not taken: {failed.reason}."
 
 
 def _dry_run(app: App, *, as_json: bool) -> None:
