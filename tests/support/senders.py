@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from backstory.exchange import frames
 from backstory.exchange.frames import START, head_of
+from backstory.export.exporting import Chosen
+from backstory.export.portable import JsonExport
 from backstory.server.api import MACHINE
+from tests.support.clock import NOW
 from tests.support.team import tenant_of
 
 if TYPE_CHECKING:
     from backstory.server.people import LetIn
+    from backstory.store import Session, Store
     from tests.support.team import Team
 
 UID, OTHER = "01M3250V00CJ5X1JHP0Z69AWSQ", "01M3250V00CJ5X1JHP0Z69AWSR"
@@ -97,3 +101,11 @@ def cut(rounds: list[list[str]], uid: str = UID, epoch: int = 1, title: str = "h
         made += frames.frames(lines, session=uid, epoch=epoch, after=after, prev=prev, is_redacted=True)
         after, prev = head_of(made[-1]).upto, head_of(made[-1]).chain
     return made
+
+
+def frames_of_store(store: Store, session: Session) -> list[bytes]:
+    """The frames of a session of a store, as if nothing of it were to be masked."""
+    export = JsonExport(has_bytes=False, now=NOW, piece_bytes=frames.PIECE_BYTES)
+    lines = export.lines([Chosen(store=store, ids=[session.id], is_exact=True)], removed=False)
+    inside = [each for each in lines if not each.startswith((b'{"type":"backstory"', b'{"type":"end"'))]
+    return [*frames.frames(inside, session=session.uid, is_redacted=True)]

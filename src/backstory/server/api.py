@@ -24,7 +24,7 @@ from backstory.server.bodies import Bodies, announced, body
 from backstory.server.deriving import Deriving
 from backstory.server.limits import Limits
 from backstory.server.people import Caller, People, TeamRole
-from backstory.server.reading import TeamReading
+from backstory.server.reading import TeamFilter, TeamList, TeamReading
 from backstory.server.refusals import Refused
 from backstory.server.shelves import Shelves
 
@@ -101,6 +101,12 @@ class WantedBackfill(Struct, frozen=True, forbid_unknown_fields=True):
     session_id: Uid | None = None
 
 
+class Named(Struct, frozen=True, forbid_unknown_fields=True):
+    """Asks which session is meant."""
+
+    words: str
+
+
 class Api:
     """The routes of a server with this database. ``folder``: for sessions that are read."""
 
@@ -133,8 +139,12 @@ class Api:
             Route("/v1/changes", self._closed("sync", self._changes), methods=["GET"]),
             Route("/v1/machines", self._closed("sync", self._machines), methods=["GET"]),
             Route("/v1/machines/{machine}", self._closed("sync", self._remove_machine), methods=["DELETE"]),
+            Route("/v1/sessions", self._closed("read", self._sessions), methods=["GET"]),
+            Route("/v1/sessions/count", self._closed("read", self._count), methods=["GET"]),
             Route("/v1/sessions/{uid}", self._closed("sync", self._remove), methods=["DELETE"]),
             Route("/v1/sessions", self._closed("sync", self._remove_all), methods=["DELETE"]),
+            Route("/v1/resolve", self._closed("read", self._resolve), methods=["GET"]),
+            Route("/v1/change-token", self._closed("read", self._change_token), methods=["GET"]),
             Route("/v1/repositories", self._closed("read", self._repositories), methods=["GET"]),
             Route("/v1/analytics/backfill", self._closed("sync", self._backfill), methods=["POST"]),
             Route("/v1/invites", self._closed("admin", self._invite), methods=["POST"]),
@@ -208,6 +218,19 @@ class Api:
 
     def _remove(self, caller: Caller, asked: ServerRequest) -> Any:
         return {"removal": self._shelves.remove(caller, asked.uid())}
+
+    def _sessions(self, caller: Caller, asked: ServerRequest) -> Any:
+        return self._reading.sessions(caller, asked.asks(TeamList))
+
+    def _count(self, caller: Caller, asked: ServerRequest) -> Any:
+        return {"total": self._reading.count(caller, asked.asks(TeamFilter))}
+
+    def _resolve(self, caller: Caller, asked: ServerRequest) -> Any:
+        found = self._reading.resolve(caller, asked.asks(Named).words)
+        return {"uid": found[0]["uid"] if len(found) == 1 else None, "candidates": found}
+
+    def _change_token(self, caller: Caller, asked: ServerRequest) -> Any:
+        return {"token": self._reading.change_token(caller)}
 
     def _repositories(self, caller: Caller, asked: ServerRequest) -> Any:
         return {"repositories": self._reading.repositories(caller)}
@@ -307,6 +330,15 @@ class ServerRequest:
             raise Refused(
                 400, "machine_missing", f"The request does not say, in {MACHINE}, which machine asks."
             ) from refused
+
+    def asks(self, of: type[Body]) -> Body:
+        """The fields of its query. Raises Refused."""
+        try:
+            if any("\0" in each for each in self.query.values()):
+                raise ValueError("no field has a NUL")
+            return msgspec.convert(dict(self.query), type=of, strict=False)
+        except ValueError as refused:
+            raise Refused(400, "request_wrong", f"The question is not understood: {refused}") from refused
 
     def uid(self) -> str:
         """The uid in its address. Raises Refused, as for a session that is not there."""

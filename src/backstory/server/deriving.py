@@ -184,6 +184,7 @@ def _put(rows: Cursor[Any], session: WholeSession, derived: Derived) -> None:
         "delete from derivation where tenant = %s and person = %s and session = %s and machine = %s", session.place
     )
     of = place | {"version": jobs.VERSION, "epoch": session.epoch, "frames": session.frames}
+    rows.execute(_DERIVED, (session.place.tenant,))
     _insert(rows, "derivation", [of | derived.session])
     _insert(rows, "turn", [place | each for each in derived.turns])
 
@@ -195,6 +196,9 @@ def _insert(rows: Cursor[Any], table: str, found: list[dict[str, Any]]) -> None:
         rows.executemany(f"insert into {table} ({', '.join(names)}) values ({values})".encode(), found)
 
 
+_DERIVED = """
+insert into derived as d values (%s, 1) on conflict (tenant) do update set times = d.times + 1
+"""
 _STILL = """
 select from session where tenant = %s and person = %s and uid = %s and machine = %s and epoch = %s and frames = %s
 for share

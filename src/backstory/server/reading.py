@@ -1,16 +1,37 @@
-"""Answers about the history of an organisation: over all that its people sent, or a part, by the database."""
+"""Answers about the history of an organisation: over all that its people sent, or a part, by the database.
+
+They have the words and the shapes of what a store answers here: see ``workspace.history.sessions``.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import base64
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct
+
+from backstory.bounds import iso, moment
+from backstory.derive.naming import folded
+from backstory.ids import ALPHABET, UID_LENGTH, session_keys
+from backstory.server.refusals import Refused
+from backstory.store.tables.sessions import CANDIDATES_SHOWN_MAX, NATIVE_LETTERS_LEAST
+from backstory.workspace.history.sessions import UID_SHOWN
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from collections.abc import Iterator, Sequence
+
+    from psycopg import Cursor
 
     from backstory.server.database import TeamDatabase
     from backstory.server.people import Caller
+
+Moment = Annotated[datetime, Meta(tz=True)]
+PAGE_MAX = 500
+PATTERN_CHARS_MAX = 1_000
+_FOUND = "sessions_found(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 
 
 class TeamRepository(Struct, frozen=True):
@@ -23,6 +44,47 @@ class TeamRepository(Struct, frozen=True):
     last_active: datetime | None
 
 
+class TeamFilter(Struct, frozen=True, kw_only=True):
+    """The sessions that are meant, as ``Selection`` has it, but for times; ``person``: a name. None asks for all."""
+
+    person: str | None = None
+    agent: str | None = None
+    repository: str | None = None
+    branch: str | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+    title: str | None = None
+
+
+class TeamList(TeamFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A page of these sessions. ``after``: the ``end`` of the one before. Without ``counts`` nothing is counted."""
+
+    limit: int = 50
+    after: str | None = None
+    counts: bool = True
+
+
+class TeamPlace(Struct, frozen=True, array_like=True):
+    """A place in the list: behind this session."""
+
+    active: float | None
+    uid: str
+    person: int
+    machine: str
+
+    def __str__(self) -> str:
+        return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
+
+    @classmethod
+    def read(cls, text: str) -> TeamPlace:
+        """Return the place that a text is of. Raises Refused."""
+        try:
+            plain = base64.urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
+            return msgspec.json.decode(plain, type=cls)
+        except (ValueError, msgspec.MsgspecError) as refused:
+            raise Refused(400, "request_wrong", "This is no place of a list that the server gave.") from refused
+
+
 class TeamReading:
     """Answers what a caller may see: all of the organisation, or of the repositories that the token is good for."""
 
@@ -32,9 +94,213 @@ class TeamReading:
     def repositories(self, caller: Caller) -> list[TeamRepository]:
         """Return the repositories with sessions, the last active first."""
         with self._database.of(caller.tenant) as rows:
-            found = rows.execute("select * from repositories_of(%s, %s)", (caller.tenant, _among(caller))).fetchall()
+            found = rows.execute("select * from repositories_of(%s, %s)", (caller.tenant, among(caller))).fetchall()
         return [TeamRepository(*each) for each in found]
 
+    def sessions(self, caller: Caller, wanted: TeamList) -> dict[str, Any]:
+        """Return a page of sessions, the last active first, as ``list --json`` has it, each with its person.
 
-def _among(caller: Caller) -> list[str] | None:
+        Raises Refused.
+        """
+        limit = min(max(wanted.limit, 1), PAGE_MAX)
+        place = None if wanted.after is None else TeamPlace.read(wanted.after)
+        with self._database.of(caller.tenant) as rows:
+            asked = self._asked(rows, caller, wanted)
+            behind = (None,) * 4 if place is None else (_time(place.active), place.uid, place.person, place.machine)
+            found = rows.execute(f"select * from {_FOUND}".encode(), (*asked, *behind, limit + 1)).fetchall()
+            shown = [(person, uid, machine) for person, uid, machine, _ in found[:limit]]
+            listed = _listed(rows, caller, shown)
+            is_whole = len(found) <= limit and place is None
+            total = len(found) if is_whole or not wanted.counts else _counted(rows, asked)
+        *_, last = [None, *found[:limit]]
+        end = None if last is None else TeamPlace(_seconds(last[3]), last[1], last[0], last[2])
+        return {
+            "sessions": listed, "total": total, "has_more": len(found) > limit,
+            "end": None if end is None else str(end),
+        }  # fmt: skip
+
+    def count(self, caller: Caller, wanted: TeamFilter) -> int:
+        """Return the number of sessions in the whole list. Raises Refused."""
+        with self._database.of(caller.tenant) as rows:
+            return _counted(rows, self._asked(rows, caller, wanted))
+
+    def resolve(self, caller: Caller, words: str) -> list[dict[str, Any]]:
+        """Return the session that a person means by a name, an agent's own id, or the start of a uid; several if any.
+
+        Each with its uid, label and title. Raises Refused where there is none.
+        """
+        with self._database.of(caller.tenant) as rows:
+            for way, value in _ways(words):
+                asked = (caller.tenant, among(caller), way, value, CANDIDATES_SHOWN_MAX)
+                found = rows.execute("select uid from sessions_called(%s, %s, %s, %s, %s)", asked).fetchall()
+                if found:
+                    return _candidates(rows, caller, [uid for (uid,) in found])
+        raise unknown_session()
+
+    def change_token(self, caller: Caller) -> str:
+        """Return a value that differs from an earlier one if anything changed in the organisation since."""
+        with self._database.of(caller.tenant) as rows:
+            ((token,),) = rows.execute("select change_token(%s)", (caller.tenant,)).fetchall()
+        return str(token)
+
+    def _asked(self, rows: Cursor[Any], caller: Caller, wanted: TeamFilter) -> tuple[Any, ...]:
+        """The conditions, as ``sessions_found`` takes them."""
+        person = None if wanted.person is None else _person(rows, caller, wanted.person)
+        repository = wanted.repository and wanted.repository.strip("/").removesuffix(".git").lower()
+        title = None if wanted.title is None else folded(wanted.title)
+        return (
+            caller.tenant, among(caller), person, wanted.agent, repository, _pattern(wanted.branch),
+            wanted.since, wanted.until, title,
+        )  # fmt: skip
+
+
+def among(caller: Caller) -> list[str] | None:
+    """Return the repositories that a caller's token is good for; None for all."""
     return None if caller.repositories is None else sorted(caller.repositories)
+
+
+def unknown_session() -> Refused:
+    """The answer for a session that is not there, and for one that is not the caller's to see."""
+    return Refused(404, "session_unknown", "There is no such session here.")
+
+
+def _person(rows: Cursor[Any], caller: Caller, name: str) -> int:
+    found = rows.execute("select id from person where tenant = %s and name = %s", (caller.tenant, name)).fetchone()
+    if found is None:
+        raise Refused(404, "person_unknown", f"Nobody here is called {name!r:.80}.")
+    return int(found[0])
+
+
+def _counted(rows: Cursor[Any], asked: tuple[Any, ...]) -> int:
+    ((count,),) = rows.execute(
+        f"select count(*) from {_FOUND}".encode(), (*asked, None, None, None, None, None)
+    ).fetchall()
+    return int(count)
+
+
+def _listed(rows: Cursor[Any], caller: Caller, keys: Sequence[tuple[int, str, str]]) -> list[dict[str, Any]]:
+    """Sessions as lists have them, in this order. One that is not derived yet is what its first line said."""
+    columns = [list(each) for each in zip(*keys, strict=True)] or [[], [], []]
+    found = {
+        (person, uid, machine): {
+            **(listed or _bare(uid, title, agent, repository, branch, created, active)),
+            **session_keys(uid, uid[:UID_SHOWN]), "event_count": events, "parent_uid": parent,
+            "from_elsewhere": False, "person": name, "machine": machine,
+        }
+        for person, uid, machine, name, listed, parent, events, title, agent, repository, branch, created, active
+        in rows.execute(_DETAILS, (*columns, caller.tenant)).fetchall()
+    }  # fmt: skip
+    not_alone = "select uid from uids_not_alone(%s, %s, %s)"
+    for (uid,) in rows.execute(not_alone, (caller.tenant, columns[1], UID_SHOWN)).fetchall():
+        for key, each in found.items():
+            if key[1] == uid:
+                each.update(session_keys(uid, uid))
+    return [found[key] for key in keys if key in found]
+
+
+def _bare(
+    uid: str, title: str | None, agent: str | None, repository: str, branch: str | None, created: datetime,
+    active: datetime | None,
+) -> dict[str, Any]:  # fmt: skip
+    """A session of which nothing is derived yet."""
+    return {
+        **session_keys(uid, uid), "title": title or None, "agents": [agent] if agent else [],
+        "repository": repository or None, "branch": branch, "created": _iso(created), "last_active": _iso(active),
+    }  # fmt: skip
+
+
+def _candidates(rows: Cursor[Any], caller: Caller, uids: list[str]) -> list[dict[str, Any]]:
+    titles = dict(rows.execute(_TITLES, (caller.tenant, uids, among(caller), among(caller))).fetchall())
+    found = rows.execute("select uid from uids_not_alone(%s, %s, %s)", (caller.tenant, uids, UID_SHOWN)).fetchall()
+    whole = {uid for (uid,) in found}
+    return [
+        session_keys(uid, uid if uid in whole else uid[:UID_SHOWN]) | {"title": titles.get(uid) or None}
+        for uid in uids
+    ]  # fmt: skip
+
+
+def _ways(words: str) -> Iterator[tuple[str, str]]:
+    """The ways in which words may name a session, in the order of ``store.tables.sessions.find``."""
+    upper = words.upper()
+    is_uid = bool(upper) and all(letter in ALPHABET for letter in upper)
+    if is_uid and len(upper) == UID_LENGTH:
+        yield "uid", upper
+    if words and "\0" not in words:
+        yield "name", words
+        if is_uid:
+            yield "uid prefix", upper
+        yield "native", words
+        if len(words) >= NATIVE_LETTERS_LEAST:
+            yield "native beginning", words
+            yield "native prefix", words
+
+
+def _pattern(branch: str | None) -> str | None:
+    """A branch's name, or a pattern with ``*``, as a regular expression. Raises Refused for one that is too long."""
+    if branch is None:
+        return None
+    if len(branch) > PATTERN_CHARS_MAX:
+        raise Refused(400, "request_wrong", f"A pattern has at most {PATTERN_CHARS_MAX:,} characters.")
+    if "*" not in branch:
+        return f"^{_quoted(branch)}$"
+    # As GLOB of SQLite has it.
+    pieces = re.split(r"(\*+|\?|\[\^?\]?[^\]]*\])", branch)
+    return f"^{''.join(_GLOBS.get(each[:1], _quoted)(each) for each in pieces if each)}$"
+
+
+def _quoted(text: str) -> str:
+    return "".join(each if each.isalnum() or each == "_" else f"\\{each}" for each in text)
+
+
+def _class(text: str) -> str:
+    if len(text) < 3 or not text.endswith("]"):
+        return _quoted(text)
+    is_not = text[1] == "^"
+    inner = text[2 if is_not else 1 : -1].replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
+    return f"[{'^' if is_not else ''}{inner}]"
+
+
+_GLOBS = {"*": lambda _: ".*", "?": lambda _: ".", "[": _class}
+
+
+def _seconds(at: datetime | None) -> float | None:
+    return None if at is None else at.timestamp()
+
+
+def _time(seconds: float | None) -> Any:
+    return "-infinity" if seconds is None else moment(round(seconds * 1_000))
+
+
+def _iso(at: datetime | None) -> str | None:
+    return None if at is None else iso(round(at.timestamp() * 1_000))
+
+
+def _is_written(turn: str) -> str:
+    return f"coalesce((length({turn}.native_id) = 36 and substr({turn}.native_id, 15, 1) = '5')::int, 0)"
+
+
+_WRITTEN_MORE = f"sum({_is_written('t')} - {_is_written('c')})"
+_DETAILS = f"""
+select s.person, s.uid, s.machine, p.name, d.listed, coalesce(parent.uid, origin.uid), s.events, s.title, s.agent,
+  s.repository, s.branch, s.created, s.last_active
+from unnest(%s::bigint[], %s::text[], %s::text[]) asked(person, uid, machine)
+join session s on s.tenant = %s and s.person = asked.person and s.uid = asked.uid and s.machine = asked.machine
+join person p on p.tenant = s.tenant and p.id = s.person
+left join derivation d on d.tenant = s.tenant and d.person = s.person and d.session = s.uid and d.machine = s.machine
+left join lateral (select o.uid from session o where o.tenant = s.tenant and o.person = s.person
+  and substr(o.uid, 11) = d.parent order by o.machine <> s.machine, o.uid limit 1) parent on true
+left join lateral (select c.session as uid from turn t
+  join turn c on c.tenant = t.tenant and c.uid = t.uid and c.person = t.person and c.session <> t.session
+  join derivation o on o.tenant = c.tenant and o.person = c.person and o.session = c.session and o.machine = c.machine
+  where d.relation in ('fork', 'continuation') and d.parent is null and t.tenant = s.tenant and t.person = s.person
+    and t.session = s.uid and t.machine = s.machine and coalesce(o.relation, '') not in ('subagent', 'retold')
+  group by c.session, c.machine
+  having (-{_WRITTEN_MORE}, c.session collate "C") < (0, s.uid collate "C")
+  order by count(*) desc, {_WRITTEN_MORE} desc, c.session limit 1) origin on true
+"""
+"""As ``store.tables.lineage`` links forks: to the one before that shares most turns, or that it was written of."""
+_TITLES = """
+select s.uid, max(coalesce(d.listed ->> 'title', s.title)) from session s
+left join derivation d on d.tenant = s.tenant and d.person = s.person and d.session = s.uid and d.machine = s.machine
+where s.tenant = %s and s.uid = any(%s) and (%s::text[] is null or s.repository = any(%s)) group by s.uid
+"""

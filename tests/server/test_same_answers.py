@@ -1,0 +1,128 @@
+"""Questions over many sessions have the same answers in a store and on the server that was sent what it holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+import pytest
+
+from backstory.bounds import iso
+from backstory.errors import SessionAmbiguous, SessionNotFound
+from backstory.workspace.history.sessions import Page, SessionFilter, page_as_json
+from backstory.workspace.opening import open_workspace
+from tests.support.clock import NOW, Clock
+from tests.support.machines import SMALL, Machine
+from tests.support.senders import Sender, frames_of_store
+from tests.support.team import team_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from backstory.workspace.workspace import Workspace
+
+
+class Both:
+    """A store, and a server that has the same sessions."""
+
+    def __init__(self, workspace: Workspace, sender: Sender) -> None:
+        self.workspace, self.sender = workspace, sender
+
+    def asks(self, path: str, **query: object) -> Any:
+        """What the server answers."""
+        status, found = self.sender.team.ask("GET", f"{path}?{urlencode(query)}", self.sender.token)
+        assert status in (200, 404), found
+        return found
+
+
+@pytest.fixture(scope="module")
+def both(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+    from backstory.server.database import make_own
+
+    folder = tmp_path_factory.mktemp("both")
+    machine = Machine(folder)
+    for name in SMALL:
+        machine.put(name)
+    machine.read()
+    with team_of(make_own(postgres), Clock()) as team:
+        sender = Sender(team, team.founded())
+        for uid in machine.store.uids():
+            assert set(sender.send(*frames_of_store(machine.store, machine.store.session(uid)))) == {"ok"}
+        team.derive(sender.who)
+        environ = {"BACKSTORY_HOME": str(folder / "backstory"), "HOME": str(folder)}
+        with open_workspace(folder, environ, store=str(machine.store_path), now=lambda: NOW) as workspace:
+            workspace.believe(workspace.home_store)
+            yield Both(workspace, sender)
+    machine.close()
+
+
+WITH_OTHERS = ("cost_usd", "cost_kind", "low_usd", "high_usd", "last_cost_usd", "context_used", "context_percent")
+"""Sums of a store over several sessions: a subagent's, and turns of another one."""
+FILTERS: list[dict[str, Any]] = [
+    {}, {"agent": "claude"}, {"agent": "codex"}, {"agent": "gemini"}, {"title": "THE"}, {"title": "%"}, {"title": ""},
+    {"title": "nowhere"}, {"branch": "main"}, {"branch": "m*"}, {"branch": "[a-m]*n"}, {"branch": "*"},
+    {"branch": "m?in*"}, {"repository": "work"}, {"repository": "nothing"},
+    {"since": 1_795_000_000_000}, {"until": 1_795_000_000_000}, {"since": 1_780_000_000_000, "agent": "claude"},
+]  # fmt: skip
+
+
+def as_asked(wanted: dict[str, Any]) -> dict[str, Any]:
+    return {name: iso(value) if name in ("since", "until") else value for name, value in wanted.items()}
+
+
+def known(listed: dict[str, Any]) -> dict[str, Any]:
+    """A session of a list, as both can know it."""
+    return {
+        name: list(value) if isinstance(value, tuple) else value for name, value in listed.items()
+        if name not in (*WITH_OTHERS, "person", "machine")
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("wanted", FILTERS, ids=str)
+def test_lists_and_counts_are_the_same(wanted: dict[str, Any], both: Both) -> None:
+    asked = SessionFilter(everywhere=True, **wanted)
+    here = page_as_json(both.workspace.reader.sessions(asked, Page(limit=0)))
+    there = both.asks("/v1/sessions", limit=500, **as_asked(wanted))
+    assert [known(each) for each in there["sessions"]] == [known(each) for each in here["sessions"]]
+    assert there["total"] == both.workspace.reader.count(asked)
+    assert both.asks("/v1/sessions/count", **as_asked(wanted)) == {"total": there["total"]}
+
+
+def test_filters_that_are_compared_let_some_sessions_through_and_not_all(both: Both) -> None:
+    totals = {str(each): both.asks("/v1/sessions/count", **as_asked(each))["total"] for each in FILTERS}
+    assert len(set(totals.values())) >= 5, totals
+
+
+def test_pages_are_the_same_as_the_whole_list(both: Both) -> None:
+    whole = [each["uid"] for each in both.asks("/v1/sessions")["sessions"]]
+    found, after, more = list[str](), dict[str, str](), True
+    while more:
+        page = both.asks("/v1/sessions", limit=3, **after)
+        assert page["total"] == len(whole)
+        found += [each["uid"] for each in page["sessions"]]
+        after, more = {"after": page["end"]}, page["has_more"]
+    assert found == whole
+    assert len(whole) > 6
+
+
+def test_words_name_the_same_sessions(both: Both) -> None:
+    uids = both.workspace.home_store.uids()
+    natives = [both.workspace.home_store.session(uid).native_id or "" for uid in uids]
+    beginnings = (*(uid[:11] for uid in uids), *(uid[:3].lower() for uid in uids), *(each[:6] for each in natives))
+    words = [*uids, *natives, *beginnings, "x", "S1", "01", "zzzz"]
+    kinds = set[str]()
+    for each in words:
+        found = both.asks("/v1/resolve", words=each)
+        try:
+            here: object = both.workspace.home_store.session(each).uid
+        except SessionNotFound:
+            here = "session_unknown"
+        except SessionAmbiguous as refused:
+            here = refused.candidates
+            found["candidates"] = [
+                shown for shown, there in zip(here, found["candidates"], strict=True) if there["uid"].startswith(shown)
+            ]
+        there = found.get("error", {}).get("kind") or found["uid"] or found["candidates"]
+        kinds.add(type(here).__name__)
+        assert there == here, each
+    assert kinds == {"str", "list"}
