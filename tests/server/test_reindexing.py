@@ -142,6 +142,13 @@ def test_a_person_is_asked_once_whether_to_send_too(typed: str, count: int, desk
     assert (code, OFFER in seen) == (0, False)
 
 
+def test_of_many_repositories_the_offer_names_some(desk: Desk) -> None:
+    desk.log_in()
+    desk.shell("config", "set", "sync.repositories", ",".join(f"me/tool-{number}" for number in range(9)))
+    code, seen = desk.on_terminal("cancel\r")
+    assert (code, "of me/tool-0, me/tool-1, me/tool-2 and 6 more to http" in seen.replace("\n", " ")) == (0, True)
+
+
 def test_who_is_not_logged_in_is_asked_nothing(desk: Desk) -> None:
     code, seen = desk.on_terminal()
     assert (code, OFFER in seen) == (0, False)

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from backstory.sync.account import Account
     from backstory.sync.opted import OptedIn
 
+NAMED_MOST = 3
+"""The most entries of sync.repositories that the offer names."""
+
 
 def allowed(app: App) -> Account:
     """Return the login by which history may be sent. Raises NothingMayLeave, NotLoggedIn."""
@@ -82,12 +85,15 @@ def offer(app: App) -> str | None:
         own = allowed(app)
     except (NothingMayLeave, NotLoggedIn):
         return None
-    named = opted(app)
-    entries = [each for each in app.config.settings.sync.repositories if each not in named.unusable]
+    unusable = opted(app).unusable
+    entries = [each for each in app.config.settings.sync.repositories if each not in unusable]
     if own.was_asked or not entries:
         return None
+    named = ", ".join(entries[:NAMED_MOST])
+    if len(entries) > NAMED_MOST:
+        named += f" and {len(entries) - NAMED_MOST} more"
     return (
-        f"Also send the history of {', '.join(entries)} to {own.address}? Secrets are masked, and the people of "
+        f"Also send the history of {named} to {own.address}? Secrets are masked, and the people of "
         f"{own.organisation} may read it. What would leave: backstory sync --dry-run"
     )
 

@@ -54,7 +54,9 @@ def goes_on(question: str) -> bool:
         return False
     answers = click.Choice(["Continue", "Cancel"], case_sensitive=False)
     output.talk(question)
-    return bool(click.prompt("", type=answers, default="Cancel", prompt_suffix=" ", err=True) == "Continue")
+    return bool(
+        click.prompt("Continue or Cancel", type=answers, default="Cancel", show_choices=False, err=True) == "Continue"
+    )
 
 
 def may_act(app: App, acted_in: Store | None = None) -> None:
