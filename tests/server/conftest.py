@@ -52,6 +52,6 @@ def folder() -> Iterator[Path]:
     made = Path(open_folder())
     yield made
     own = own_database(made)
-    if (own.data / "postmaster.pid").exists():
+    if own.is_running:
         own.stop()
     shutil.rmtree(made)

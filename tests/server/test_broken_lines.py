@@ -5,27 +5,20 @@ from __future__ import annotations
 import random
 import socket
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from backstory.derive.secrets import Redactor
 from backstory.errors import ServerUnreachable
 from backstory.exchange import frames
-from backstory.exchange.frames import joined, read
-from backstory.store import open_store
 from backstory.sync import uploading
 from backstory.sync.account import JOINING, Account, keep, new_secret, secret_to_join
-from backstory.sync.leaving import choose
 from backstory.sync.notes import SyncNotes
-from backstory.sync.opted import opted_in
-from backstory.sync.outward_export import OutwardExport
 from backstory.sync.remote import Remote, understood
-from tests.support.clock import NOW
+from tests.support.broken_laptop import BrokenLaptop, remote, same
 from tests.support.counts import IS_LONG, steps
 from tests.support.cutting import CuttingProxy, Fault, at, cutting
-from tests.support.laptops import KEY, MACHINE, Laptop
-from tests.support.senders import LAPTOP, Sender
+from tests.support.senders import Sender
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,69 +47,6 @@ def short_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     """Frames of few events and requests of few frames, so that there is more to cut."""
     monkeypatch.setattr(frames, "EVENTS_MAX", 3)
     monkeypatch.setattr(uploading, "FRAMES_AT_ONCE", 2)
-
-
-def remote(proxy: CuttingProxy, token: str | None = None) -> Remote:
-    """The server behind the broken line, which is asked again without a pause."""
-    return Remote(proxy.address, token, LAPTOP, wait=lambda _: None)
-
-
-class BrokenLaptop(Laptop):
-    """A machine that syncs over a broken line, and checks what it is told."""
-
-    def __init__(self, folder: Path, sender: Sender, proxy: CuttingProxy) -> None:
-        super().__init__(folder, open_store(folder / "store.db", shared=True, now=lambda: NOW), sender)
-        self.proxy = proxy
-
-    def tries_to_sync(self) -> bool:
-        """Sync as far as the line lets it; what it says is confirmed is there."""
-        with remote(self.proxy, self.sender.token) as line:
-            self.remote: Any = line
-            try:
-                done = self.sync()
-            except ServerUnreachable:
-                return False
-        for uid in {*done.sent, *done.created}:
-            assert self.sender.state(uid)["chain"] == SyncNotes.read(self.notes).sent[uid].chain
-        return not done.failed
-
-    def forgets(self, uids: list[str]) -> list[str] | None:
-        with remote(self.proxy, self.sender.token) as line:
-            try:
-                return uploading.forget(line, SyncNotes.read(self.notes), uids)
-            except ServerUnreachable:
-                return None
-
-    def lines(self) -> dict[str, list[bytes]]:
-        """The lines of each session that the client has, as it would send them to a server that has nothing."""
-        chosen = choose([self.store], opted_in(self.opted, MACHINE.home)).leaving
-        export = OutwardExport(chosen, MACHINE, Redactor(people=False, key=lambda: KEY), NOW)
-        return {
-            each.origin.uid: [*_whole([*frames.frames(lines, session=each.origin.uid, is_redacted=True)])]
-            for each, lines in export.by_session(chosen)
-        }
-
-    def lines_there(self) -> dict[str, list[bytes]]:
-        """The lines of each session that the server has."""
-        self.sender.upto = ""
-        found: dict[str, list[bytes]] = {}
-        for each in self.sender.news():
-            found.setdefault(frames.head_of(each).session, []).append(each)
-        return {uid: [*_whole(parts)] for uid, parts in found.items()}
-
-
-def _whole(parts: list[bytes]) -> Iterator[bytes]:
-    return joined([read(each) for each in parts])
-
-
-def same(laptop: BrokenLaptop, *, gone: set[str] = frozenset()) -> None:  # type: ignore[assignment]
-    """Assert that the server has what the client has: the same chains and lines, none twice, none missing."""
-    ours, notes = laptop.lines(), SyncNotes.read(laptop.notes).sent
-    assert {uid: lines for uid, lines in ours.items() if uid not in gone} == laptop.lines_there()
-    for uid in ours.keys() - gone:
-        assert laptop.sender.state(uid)["chain"] == notes[uid].chain
-    for uid in gone:
-        assert (laptop.sender.state(uid)["is_forgotten"], laptop.sender.state(uid)["chain"]) == (True, "")
 
 
 def story(laptop: BrokenLaptop) -> None:

@@ -18,7 +18,10 @@ class TypedHome:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.environ = {"PATH": os.environ["PATH"], "HOME": str(home), "BACKSTORY_HOME": str(home / "backstory")}
+        self.environ = {
+            "PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "HOME": str(home),
+            "BACKSTORY_HOME": str(home / "backstory"),
+        }  # fmt: skip
 
     def types(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

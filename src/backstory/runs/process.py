@@ -66,12 +66,17 @@ def working_in(folder: Path) -> list[int]:
     """Return the living processes whose current folder this is, as far as the system tells."""
     import psutil
 
-    found = []
-    for each in psutil.process_iter():
-        with suppress(psutil.Error, OSError):
-            if each.status() != psutil.STATUS_ZOMBIE and each.cwd() == str(folder):
-                found.append(each.pid)
-    return found
+    return [pid for pid in psutil.pids() if works_in(pid, folder)]
+
+
+def works_in(pid: int, folder: Path) -> bool:
+    """Return True if a process lives and this is its current folder, as far as the system tells."""
+    import psutil
+
+    with suppress(psutil.Error, OSError):
+        each = psutil.Process(pid)
+        return each.status() != psutil.STATUS_ZOMBIE and each.cwd() == str(folder)
+    return False
 
 
 def writers_of(path: Path) -> list[int]:

