@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.laptops import go_on
+from tests.support.agent import install
+from tests.support.laptops import PASSWORD, go_on
 from tests.support.shell import Shell
 
 if TYPE_CHECKING:
@@ -81,3 +82,43 @@ def test_no_machine_is_erased_that_is_this_one_is_unknown_or_has_the_name_of_ano
     (one, _) = [each["id"] for each in json.loads(before)["machines"] if each["name"] == "desk"]
     assert laptop("sync", "forget", "--machine", one, "--yes").code == 0
     assert len(json.loads(laptop("sync", "status", "--json").out)["machines"]) == 2
+
+
+def test_what_another_machine_sent_is_pulled_and_carried_on_here(machines: tuple[LoggedIn, LoggedIn]) -> None:
+    laptop, desk = machines
+    for name in ("aaaaaaaa", "bbbbbbbb"):
+        go_on(laptop.home, laptop.cwd / "app", name, "first", f"export DB_PASSWORD={PASSWORD}")
+    assert (laptop("ingest").code, laptop("sync").code) == (0, 0)
+    pulled = desk("pull")
+    assert (pulled.code, pulled.out, pulled.err) == (0, "2 new sessions.\n", "")
+    assert desk("verify").code == 0
+    again = desk("pull")
+    assert (again.code, again.out) == (0, "Nothing new.\n")
+    assert laptop("pull").out == "Nothing new.\n"
+    first, _ = desk("list", "--all", "--json").json()["sessions"]
+    agents = desk.home / "agents"
+    agents.mkdir()
+    install(agents)
+    (desk.cwd / "app").mkdir()
+    told = desk.home / "told"
+    script = json.dumps([{"say": "yes"}, {"result": True}])
+    environ = {"PATH": f"{agents}:{desk.environ['PATH']}", "RECEIVED": str(told), "SCRIPT": script}
+    go_on(desk.home, desk.cwd / "app", "cccccccc", "own")
+    desk.cwd = desk.cwd / "app"
+    done = desk("run", "-a", "claude", "-S", first["uid"], "go on", **environ)
+    assert (done.code, "continu" in done.err) == (0, True), done
+    assert "did first" in told.read_text()
+    assert PASSWORD not in told.read_text()
+    assert desk("ingest").code == 0
+    sent = desk("sync", "--json")
+    uids = {each["uid"] for each in desk("list", "--all", "--json").json()["sessions"]}
+    pulled_uids = {each["uid"] for each in laptop("list", "--all", "--json").json()["sessions"]}
+    assert set(json.loads(sent.out)["sent_uids"]) == uids - pulled_uids
+    assert laptop("pull").out == "2 new sessions.\n"
+
+
+def test_without_a_login_a_source_has_to_be_named(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    refused = Shell(home)("pull")
+    assert (refused.code, "ssh://HOST, or a folder. A team's server needs a login." in refused.err) == (2, True)

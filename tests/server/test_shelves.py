@@ -328,10 +328,17 @@ def test_machines_are_listed_with_what_they_sent(team: Team) -> None:
     today = datetime.fromtimestamp(team.clock.ms / 1_000, UTC).date()
     _, found = team.ask("GET", "/v1/machines", anna.token)
     assert found["machines"] == [
-        {"id": DESK, "name": "laptop", "session_count": 2, "event_count": 3, "seen": f"{today - timedelta(days=1)}"},
-        {"id": LAPTOP, "name": "laptop", "session_count": 1, "event_count": 2, "seen": f"{today}"},
+        {
+            "id": DESK,
+            "name": "laptop",
+            "session_count": 2,
+            "event_count": 3,
+            "generation": 2,
+            "seen": f"{today - timedelta(days=1)}",
+        },
+        {"id": LAPTOP, "name": "laptop", "session_count": 1, "event_count": 2, "generation": 3, "seen": f"{today}"},
     ]
-    assert team.ask("GET", "/v1/machines", team.joined(anna, "ben").token)[1] == {"machines": []}
+    assert team.ask("GET", "/v1/machines", team.joined(anna, "ben").token)[1] == {"machines": [], "removals": 0}
 
 
 # what is removed ------------------------------------------------------------------------------------------------------

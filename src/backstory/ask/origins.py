@@ -14,6 +14,7 @@ class SessionOrigin(NamedTuple):
     """A session. ``project``: its project's key; ``parent``: the identity in the uid of the one that it comes from.
 
     ``elsewhere``: the store from elsewhere that it was taken from. ``root``: its worktree's, as this machine had it.
+    ``without_bytes``: 1 where it came by an import that had not the bytes of its logs.
     """
 
     id: int
@@ -26,6 +27,7 @@ class SessionOrigin(NamedTuple):
     cwd: str | None
     turns: int
     events: int
+    without_bytes: int
 
 
 def origins(db: apsw.Connection) -> list[SessionOrigin]:
@@ -34,7 +36,7 @@ def origins(db: apsw.Connection) -> list[SessionOrigin]:
         SessionOrigin(*row)
         for row in fetch(
             db,
-            tuple[int, str, str | None, str | None, str | None, str | None, str | None, str | None, int, int],
+            tuple[int, str, str | None, str | None, str | None, str | None, str | None, str | None, int, int, int],
             _ORIGINS,
         )
     ]
@@ -66,6 +68,8 @@ select null, null, branch from session_branches where session_id = ?1
 """
 _ORIGINS = """
 select id, uid, project, parent_identity, relation, elsewhere, root, cwd,
-  (select count(*) from turns t where t.session_id = s.id), (select count(*) from events e where e.session_id = s.id)
+  (select count(*) from turns t where t.session_id = s.id), (select count(*) from events e where e.session_id = s.id),
+  imported is not null and exists (select 1 from logs where session_id = s.id and kind = 'json') and not exists
+    (select 1 from logs where session_id = s.id and kind not in ('json', 'copy json'))
 from sessions s order by id
 """

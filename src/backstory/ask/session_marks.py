@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from backstory.store import schema
 from backstory.store.schema import fetch
 from backstory.store.tables.decisions import DECIDED
+from backstory.store.tables.logs import COPY, JSON
 from backstory.store.tables.plan import CONTEXT
 
 if TYPE_CHECKING:
@@ -74,6 +75,15 @@ def states(db: apsw.Connection) -> tuple[list[tuple[str, bool]], list[str]]:
     here = fetch(db, tuple[str, int], "select substr(uid, 11), imported is not null from sessions")
     gone = fetch(db, tuple[str], "select substr(uid, 11) from forgotten")
     return [(identity, bool(imported)) for identity, imported in here], [identity for (identity,) in gone]
+
+
+def with_bytes(db: apsw.Connection) -> list[str]:
+    """Return the identity of every session that has a log of its own bytes, not one that was made of its events."""
+    asked = (
+        "select substr(uid, 11) from sessions s where exists "
+        f"(select 1 from logs where session_id = s.id and kind not in ('{JSON}', '{COPY}{JSON}'))"
+    )
+    return [identity for (identity,) in fetch(db, tuple[str], asked)]
 
 
 def log_states(db: apsw.Connection, session_id: int) -> list[LogState]:

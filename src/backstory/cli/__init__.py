@@ -57,7 +57,7 @@ GROUPS = {
         "restore": "Write the original logs back, byte for byte.",
         "export": "Write sessions as JSON, Markdown, HTML or another agent's log.",
         "import": "Import the sessions of a JSON export.",
-        "pull": "Bring what another machine of yours has: ssh, or a folder.",
+        "pull": "Bring what other machines of yours have: server, ssh, folder.",
         "push": "Write what is new into a folder for your other machines.",
         "serve": "Serve a team: history that its people send, masked.",
         "login": "Log in to a team server (it sends nothing).",

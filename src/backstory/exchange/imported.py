@@ -56,11 +56,12 @@ class Came(StrEnum):
 
 def take(
     db: apsw.Connection, source: str, uid: str, path: Path, texts: event_rows.ReadyTexts, *, trusted: bool, now: int,
-    is_followed: bool = False,
+    is_followed: bool = False, is_anew: bool = False,
 ) -> Came:  # fmt: skip
     """Take a session over, or say why not. ``path``: the file that it came in; ``texts`` are for the caller to index.
 
     ``is_followed``: what is here came from the same place, which decides by now what its logs are, and say.
+    ``is_anew``: that place took back what it said before.
     Without ``trusted`` it is marked as from elsewhere, its logs are copies that no log of ours is taken for, and it
     claims none. Raises StoreDamaged.
     """
@@ -76,7 +77,7 @@ def take(
     if not trusted and _shares_turn(db, source, uid):
         return Came.SHARED
     if known is not None:
-        says = _compared(db, source, known[0], uid, is_followed=is_followed)
+        says = Came.UPDATED if is_anew else _compared(db, source, known[0], uid, is_followed=is_followed)
         # What was trusted by nobody so far is by whoever imports it again with trust.
         if says == Came.UPDATED and not trusted and known[3] is None:
             return Came.TRUSTED
@@ -129,11 +130,19 @@ def _shares_turn(db: apsw.Connection, source: str, uid: str) -> bool:
 def _compared(db: apsw.Connection, source: str, known: int, uid: str, *, is_followed: bool) -> Came:
     """Compare two copies of a session, ours and that of the import, by what each has and the other lacks."""
     other = int(db.execute(f"select id from {source}.sessions where uid = ?", (uid,)).get)
+    # What is masked says other texts, and gives way to what has the bytes of its logs.
+    is_followed |= _has_bytes(db, source, other) and not _has_bytes(db, "main", known)
     ours = _says_more(db, "main", known, source, other, (0, -1) if is_followed else range(len(_MORE)))
     theirs = _says_more(db, source, other, "main", known, range(len(_MORE)))
     if theirs:
         return Came.DIFFERS if ours else Came.UPDATED
     return Came.LESS if ours else Came.SAME
+
+
+def _has_bytes(db: apsw.Connection, name: str, session_id: int) -> bool:
+    """Return True if a session has a log of its own bytes, not one that was made of its events."""
+    asked = f"select exists (select 1 from {name}.logs where session_id = ? and {_KIND} <> '{JSON}')"
+    return bool(db.execute(asked, (session_id,)).get)
 
 
 def _says_more(db: apsw.Connection, one: str, one_id: int, other: str, other_id: int, asked: Sequence[int]) -> bool:

@@ -280,11 +280,12 @@ def take_elsewhere(store: Store, source: Store, uid: str, origin: Taken) -> bool
 
 
 def take_imported(
-    store: Store, source: Store, uids: Sequence[str], path: Path, *, trusted: bool, followed: Collection[str] = ()
-) -> list[Came | Exception]:
+    store: Store, source: Store, uids: Sequence[str], path: Path, *, trusted: bool, followed: Collection[str] = (),
+    anew: Collection[str] = (),
+) -> list[Came | Exception]:  # fmt: skip
     """Take over the next sessions of an import out of the store that it was put into; ``path``: the file it came in.
 
-    ``followed``: those that came from there before.
+    ``followed``: those that came from there before; ``anew``: those whose place took back what came before.
 
     As many as have some thousand events, in one transaction, and at least one; of each how it came, or why it could
     not be taken over, as SessionNotStorable.
@@ -312,8 +313,9 @@ def take_imported(
         try:
             with believed(path):
                 return imported.take(
-                    db, name, uid, path, texts, trusted=trusted, now=store.now(), is_followed=uid in followed
-                )
+                    db, name, uid, path, texts, trusted=trusted, now=store.now(), is_followed=uid in followed,
+                    is_anew=uid in anew,
+                )  # fmt: skip
         except errors.StoreDamaged as refused:
             raise errors.SessionNotStorable(uid, str(refused.__cause__ or refused)) from refused
 

@@ -23,10 +23,12 @@ from backstory.server import shelves
 from backstory.server.bodies import Bodies, announced, body
 from backstory.server.deriving import Deriving
 from backstory.server.limits import Limits
+from backstory.server.offers import ShelfOffers
 from backstory.server.people import Caller, People, TeamRole
 from backstory.server.reading import TeamFilter, TeamList, TeamReading
 from backstory.server.refusals import Refused
 from backstory.server.shelves import Shelves
+from backstory.sync.pull_plan import Want
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -107,6 +109,12 @@ class Named(Struct, frozen=True, forbid_unknown_fields=True):
     words: str
 
 
+class WantedFrames(Struct, frozen=True, forbid_unknown_fields=True):
+    """Asks for the frames of sessions."""
+
+    wants: list[Want]
+
+
 class Api:
     """The routes of a server with this database. ``folder``: for sessions that are read."""
 
@@ -117,7 +125,7 @@ class Api:
         self._database, self._limits = database, limits or Limits()
         self.deriving = Deriving(database, folder / DERIVING, now)
         self.people, self._shelves, self._reading = People(database, now), Shelves(database, now), TeamReading(database)
-        self._bodies = Bodies()
+        self._bodies, self._offered = Bodies(), ShelfOffers(database)
 
     def app(self) -> Starlette:
         """The application."""
@@ -137,7 +145,9 @@ class Api:
             Route("/v1/sync", self._closed("sync", self._sync, FRAMES_BYTES_MAX), methods=["POST"]),
             Route("/v1/state", self._closed("sync", self._state), methods=["POST"]),
             Route("/v1/changes", self._closed("sync", self._changes), methods=["GET"]),
-            Route("/v1/machines", self._closed("sync", self._machines), methods=["GET"]),
+            Route("/v1/machines", self._closed("read", self._machines), methods=["GET"]),
+            Route("/v1/machines/{machine}/sessions", self._closed("read", self._offers), methods=["GET"]),
+            Route("/v1/machines/{machine}/frames", self._closed("read", self._frames), methods=["POST"]),
             Route("/v1/machines/{machine}", self._closed("sync", self._remove_machine), methods=["DELETE"]),
             Route("/v1/sessions", self._closed("read", self._sessions), methods=["GET"]),
             Route("/v1/sessions/count", self._closed("read", self._count), methods=["GET"]),
@@ -239,7 +249,15 @@ class Api:
         return {"uids": self._shelves.remove_all(caller)}
 
     def _machines(self, caller: Caller, asked: ServerRequest) -> Any:
-        return {"machines": self._shelves.machines(caller)}
+        found, removals = self._shelves.machines(caller)
+        return {"machines": found, "removals": removals}
+
+    def _offers(self, caller: Caller, asked: ServerRequest) -> Any:
+        return self._offered.offers(caller, asked.path["machine"], asked.query.get("after", ""))
+
+    def _frames(self, caller: Caller, asked: ServerRequest) -> Response:
+        found = self._offered.frames(caller, asked.path["machine"], asked.body(WantedFrames).wants)
+        return Response(found, media_type="application/octet-stream", headers=HEADERS)
 
     def _remove_machine(self, caller: Caller, asked: ServerRequest) -> Any:
         return {"session_count": self._shelves.remove_machine(caller, asked.path["machine"])}

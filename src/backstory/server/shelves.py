@@ -103,12 +103,13 @@ class Changes(Struct, frozen=True, kw_only=True):
 
 
 class ShelfMachine(Struct, frozen=True, kw_only=True):
-    """A machine of a person. ``name``: as its login said it; ``seen``: the day on which it sent something last."""
+    """A machine of a person. ``name``: as it logged in; ``generation``: of what it sent last; ``seen``: the day."""
 
     id: str
     name: str
     session_count: int
     event_count: int
+    generation: int
     seen: str
 
 
@@ -150,14 +151,20 @@ class Shelves:
             storing = _Storing(rows, caller, machine, 0)
             return [storing.state(each) for each in uids]
 
-    def machines(self, caller: Caller) -> list[ShelfMachine]:
-        """Return the machines that sent something for the caller, those with most first."""
+    def machines(self, caller: Caller) -> tuple[list[ShelfMachine], int]:
+        """Return the machines that sent something for the caller, and how many sessions were ever removed."""
         with self._database.of(caller.tenant) as rows:
-            found = rows.execute(_MACHINES, (caller.tenant, caller.person)).fetchall()
-        return [
-            ShelfMachine(id=id_, name=name, session_count=count, event_count=int(events), seen=seen.isoformat())
-            for id_, name, count, events, seen in found
-        ]
+            of = (caller.tenant, caller.person)
+            found = rows.execute(_MACHINES, of).fetchall()
+            (removals,) = _one(rows.execute("select count(*) from removal where tenant = %s and person = %s", of))
+        machines = [
+            ShelfMachine(
+                id=id_, name=name, session_count=count, event_count=int(events), generation=generation,
+                seen=seen.isoformat(),
+            )
+            for id_, name, count, events, generation, seen in found
+        ]  # fmt: skip
+        return machines, removals
 
     def changes(self, caller: Caller, machine: str, after: str) -> Changes:
         """Return what came of a machine behind a place, '' for all. Raises Refused for no place of ours."""
@@ -375,7 +382,7 @@ on conflict (tenant, person, id) do update set name = excluded.name, seen = excl
 where (m.name, m.seen) <> (excluded.name, excluded.seen)
 """
 _MACHINES = """
-select m.id, m.name, count(s.uid), coalesce(sum(s.events), 0), m.seen
+select m.id, m.name, count(s.uid), coalesce(sum(s.events), 0), coalesce(max(s.generation), 0), m.seen
 from machine m left join session s on s.tenant = m.tenant and s.person = m.person and s.machine = m.id
 where m.tenant = %s and m.person = %s group by m.id, m.name, m.seen order by 3 desc, m.id
 """

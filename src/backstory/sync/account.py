@@ -53,6 +53,11 @@ def address_of(typed: str) -> str:
     return f"{found.scheme}://{named}{f':{port}' if port else ''}{found.path.rstrip('/')}"
 
 
+def path_of(home: Path) -> Path:
+    """The file with the login of this home."""
+    return home / ACCOUNT
+
+
 def account(home: Path) -> Account:
     """Return the login of this home. Raises NotLoggedIn."""
     try:
@@ -108,8 +113,12 @@ def new_secret() -> str:
 
 def notes_of(home: Path, login: Account) -> Path:
     """The file of the notes on what this server confirmed of this person."""
-    whose = hashlib.sha256(f"{login.address} {login.organisation} {login.name}".encode()).hexdigest()
-    return home / FOLDER / f"server-{whose[:24]}.jsonl"
+    return home / FOLDER / f"server-{key_of(login)}.jsonl"
+
+
+def key_of(login: Account) -> str:
+    """The name of this person at this server, for files."""
+    return hashlib.sha256(f"{login.address} {login.organisation} {login.name}".encode()).hexdigest()[:24]
 
 
 def forget(home: Path) -> None:

@@ -147,6 +147,8 @@ class FrameIndex(Struct):
 class FolderSource:
     """The files of one writer. ``known``: the names of those that were read before, to their end."""
 
+    is_masked = False
+
     def __init__(self, folder: Path, passphrase: Passphrase, known: set[str]) -> None:
         self._folder, self._passphrase, self._known = folder, passphrase, known
         self.id, self.name = folder.name, str(folder)

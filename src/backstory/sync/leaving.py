@@ -25,6 +25,8 @@ OF_ANOTHER = "it comes from a session that stays"
 ORIGIN_UNKNOWN = "the session that it comes from is not here"
 ELSEWHERE = "it is from a store from elsewhere"
 REMOVED = "you removed it"
+CAME_MASKED = "it came from a server, or by an import without the bytes of its logs"
+"""The reason that bars nothing that comes from such a session."""
 NO_CONVERSATION = "it holds no conversation"
 NO_TALK = (Relation.UNREAD, Relation.ASIDE)
 
@@ -83,7 +85,7 @@ def _decide(
             decided[each] = ORIGIN_UNKNOWN if found[each].origin.relation == Relation.SUBAGENT else ""
         else:
             # Of a circle, which only a damaged store has, nothing leaves.
-            decided[each] = OF_ANOTHER if decided.get(parent, OF_ANOTHER) else ""
+            decided[each] = "" if decided.get(parent, OF_ANOTHER) in ("", CAME_MASKED) else OF_ANOTHER
 
 
 def _own_reason(session: LeavingSession, is_removed: bool, opted: OptedIn, *, is_alone: bool) -> str:
@@ -97,4 +99,6 @@ def _own_reason(session: LeavingSession, is_removed: bool, opted: OptedIn, *, is
     if not origin.project:
         # A subagent may not say where it works: where its caller does.
         return NO_PROJECT if is_alone else ""
-    return "" if opted.covers(origin.project) else NOT_OPTED_IN
+    if not opted.covers(origin.project):
+        return NOT_OPTED_IN
+    return CAME_MASKED if origin.without_bytes else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import IO, TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from backstory.sync.spool import FrameSpool
 
 
+UNASKED = "it sends what nobody asked for"
+
+
 class Arrived(Struct, frozen=True, kw_only=True):
     """A session whose frames came, or the ``reason`` that it cannot be sent."""
 
@@ -43,6 +46,8 @@ class FrameSource(Protocol):
 
     id: str
     name: str
+    is_masked: bool
+    """True where what comes is masked, and without the bytes of logs."""
     passed_over: list[str]
     """The files that are not taken, each with the reason."""
     files_read: set[str]
@@ -60,6 +65,8 @@ class FrameSource(Protocol):
 
 class FarSource:
     """A machine over ssh, which was greeted."""
+
+    is_masked = False
 
     def __init__(self, far: FarEnd, name: str, store_id: str) -> None:
         self._far, self.name, self.id = far, name, store_id
@@ -79,9 +86,12 @@ class FarSource:
             asked = wants[at : at + WANTS_AT_ONCE]
             self._say(*(Wanted(want=each) for each in asked), Ready())
             for want in asked:
-                yield self._heard(want, spool_of)
+                came = heard_session(self._far.answers, want, spool_of)
+                if came is None:
+                    raise FarEndBroken(UNASKED)
+                yield came
             if not isinstance(heard(self._far.answers), Ready):
-                raise FarEndBroken("it sends what nobody asked for")
+                raise FarEndBroken(UNASKED)
 
     def _say(self, *words: Wanted | Ready) -> None:
         try:
@@ -90,25 +100,28 @@ class FarSource:
         except OSError as refused:
             raise FarEndBroken(CUT) from refused
 
-    def _heard(self, want: Want, spool_of: Callable[[Want], FrameSpool]) -> Arrived:
-        """Hear the frames of one session, to its end."""
-        spool: FrameSpool | None = None
-        while True:
-            words = heard(self._far.answers)
-            if isinstance(words, bytes) and spool is not None:
-                try:
-                    spool.add(words)
-                except FrameDamaged as refused:
-                    raise FarEndBroken(f"a frame of session {want.uid} is damaged: {refused}") from refused
-                if spool.heads[0].session != want.uid:
-                    raise FarEndBroken("it sends what nobody asked for")
-            elif isinstance(words, FramesBegin) and words.uid == want.uid and spool is None:
-                spool = spool_of(want)
-                if words.kept != len(spool):
-                    spool.shorten()
-            elif isinstance(words, FramesEnd) and words.uid == want.uid and spool is not None:
-                return Arrived(want=want, sent=words.sent)
-            elif isinstance(words, FramesFail) and words.uid == want.uid:
-                return Arrived(want=want, reason=words.reason)
-            else:
-                raise FarEndBroken("it sends what nobody asked for")
+
+def heard_session(answers: IO[bytes], want: Want, spool_of: Callable[[Want], FrameSpool]) -> Arrived | None:
+    """Hear the frames of one session, to its end; None where the other side ends before. Raises FarEndBroken."""
+    spool: FrameSpool | None = None
+    while True:
+        words = heard(answers)
+        if isinstance(words, bytes) and spool is not None:
+            try:
+                spool.add(words)
+            except FrameDamaged as refused:
+                raise FarEndBroken(f"a frame of session {want.uid} is damaged: {refused}") from refused
+            if spool.heads[0].session != want.uid:
+                raise FarEndBroken(UNASKED)
+        elif isinstance(words, FramesBegin) and words.uid == want.uid and spool is None:
+            spool = spool_of(want)
+            if words.kept != len(spool):
+                spool.shorten()
+        elif isinstance(words, FramesEnd) and words.uid == want.uid and spool is not None:
+            return Arrived(want=want, sent=words.sent)
+        elif isinstance(words, FramesFail) and words.uid == want.uid:
+            return Arrived(want=want, reason=words.reason)
+        elif isinstance(words, Ready):
+            return None
+        else:
+            raise FarEndBroken(UNASKED)

@@ -447,27 +447,6 @@ def status(remote: Remote, notes: SyncNotes, stores: Sequence[Store], opted: Opt
     )  # fmt: skip
 
 
-class SentMachine(Struct, frozen=True, kw_only=True):
-    """A machine of the person that sent something. ``name``: as its login said it; ``seen``: the day of the last."""
-
-    id: str
-    name: str
-    session_count: int
-    event_count: int
-    seen: str
-    is_this: bool = False
-
-
-class _Machines(Struct, frozen=True):
-    machines: list[SentMachine]
-
-
-def machines(remote: Remote) -> list[SentMachine]:
-    """Ask which machines of the person sent something. Raises ServerRefused, ServerUnreachable."""
-    found = understood(remote, remote.ask("GET", "/v1/machines"), _Machines).machines
-    return [msgspec.structs.replace(each, is_this=each.id == remote.machine) for each in found]
-
-
 def forget(remote: Remote, notes: SyncNotes, uids: Iterable[str]) -> list[str]:
     """Have the server erase sessions; return those that it had. Raises ServerRefused, ServerUnreachable."""
     gone = list[str]()

@@ -1,4 +1,4 @@
-"""``backstory pull``: history of one's own from another machine, over ssh or out of a folder that both see."""
+"""``backstory pull``: history of one's own from other machines: by a team's server, over ssh, or out of a folder."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from backstory.cli import output
 from backstory.cli.options import json_option
 from backstory.cli.trusting import may_act, says_off
 from backstory.cli.views.passing import passphrase_file_option, passphrase_of
+from backstory.sync import account as accounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,19 +46,24 @@ def command(
 ) -> None:
     """Bring what another machine of yours has, and this one lacks, into the home store. SOURCE: ssh://HOST or a folder.
 
+    Without SOURCE it brings what your other machines sent to the team's server that you are logged in to: masked, and
+    without the bytes of logs.
+
     ssh://USER@HOST:PORT runs your own ssh, and backstory there. A folder is one that `backstory push` writes to on the
-    other machine. Logs come byte for byte, unmasked. Sessions of this machine are never changed; one that was removed
-    here stays removed. A pull that was cut goes on where it was.
+    other machine. Of both logs come byte for byte, unmasked. Sessions of this machine are never changed; one that was
+    removed here stays removed. A pull that was cut goes on where it was.
     """
     if serve:
         _serve(app)
         return
-    if source is None:
-        raise click.UsageError("Missing argument 'SOURCE': ssh://HOST, or a folder.")
+    if source is None and not accounts.path_of(app.home).exists():
+        raise click.UsageError("Missing argument 'SOURCE': ssh://HOST, or a folder. A team's server needs a login.")
     if says_off(app, as_json=as_json):
         return
     may_act(app, app.machine_store)
-    if source.startswith("ssh:"):
+    if source is None:
+        source, pulled = _from_server(app)
+    elif source.startswith("ssh:"):
         pulled = [_from_far(app, source, program, as_json=as_json)]
     else:
         folder = Path(os.path.normpath(app.cwd / Path(source).expanduser()))
@@ -87,6 +93,17 @@ def _from_far(app: App, source: str, program: str, *, as_json: bool) -> Pulled:
     with FarEnd(address, program, app.environ, output.talk, may_ask=may_ask) as far:
         hello = far.greet()
         return pull(app.workspace, FarSource(far, source, hello.id), output.progress)
+
+
+def _from_server(app: App) -> tuple[str, list[Pulled]]:
+    from backstory.cli.syncing import remote
+    from backstory.sync.server_source import sources
+    from backstory.workspace.stores.pulling import known_files, pull
+
+    own = accounts.account(app.home)
+    with remote(app, own) as server:
+        found = sources(server, own, lambda id_: known_files(app.workspace, id_))
+        return own.address, [pull(app.workspace, each, output.progress) for each in found]
 
 
 def _from_folder(app: App, folder: Path, passphrase: Passphrase) -> Iterator[Pulled]:

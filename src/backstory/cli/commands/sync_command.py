@@ -32,6 +32,7 @@ from backstory.sync.dry_run import dry_run as counted
 from backstory.sync.following import SteadySync
 from backstory.sync.notes import SyncNotes
 from backstory.sync.outward import machine_of
+from backstory.sync.server_source import machines as machines_there
 from backstory.workspace.stores.importing import Machine, no_progress, watch_all
 
 if TYPE_CHECKING:
@@ -95,9 +96,11 @@ def status(app: App, as_json: bool) -> None:
     notes = SyncNotes.read(accounts.notes_of(app.home, own))
     with syncing.remote(app, own) as remote:
         found = uploading.status(remote, notes, stores, opted)
-        machines = uploading.machines(remote)
+        machines = machines_there(remote).machines
     if as_json:
-        output.json({"address": own.address} | msgspec.to_builtins(found) | {"machines": msgspec.to_builtins(machines)})
+        shown = ("id", "name", "session_count", "event_count", "seen", "is_this")
+        said = [{key: getattr(each, key) for key in shown} for each in machines]
+        output.json({"address": own.address} | msgspec.to_builtins(found) | {"machines": said})
         return
     there = f"{output.counted(found.confirmed_count, 'session')}, {output.counted(found.event_count, 'event')}"
     output.data(f"confirmed  {there}")
@@ -147,7 +150,7 @@ def forget(
 def _forget_machine(app: App, own: Account, typed: str, *, yes: bool, as_json: bool) -> None:
     """Erase what a machine sent, if a person agrees."""
     with syncing.remote(app, own) as remote:
-        machines = uploading.machines(remote)
+        machines = machines_there(remote).machines
         found = [each for each in machines if each.id == typed] or [each for each in machines if each.name == typed]
         if len(found) != 1:
             many = "Several machines of yours have this name: give the id (backstory sync status --json)."

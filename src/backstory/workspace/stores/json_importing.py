@@ -110,17 +110,21 @@ def _take(store: Store, staged: Staging, uids: list[str], path: Path, done: Impo
 
 
 def take_over(
-    store: Store, staged: Staging, uids: Sequence[str], path: Path, *, trusted: bool, followed: Collection[str] = ()
-) -> Iterator[tuple[str, Came | Exception]]:
+    store: Store, staged: Staging, uids: Sequence[str], path: Path, *, trusted: bool, followed: Collection[str] = (),
+    anew: Collection[str] = (),
+) -> Iterator[tuple[str, Came | Exception]]:  # fmt: skip
     """Take over sessions that were put into a store of their own; of each how it came, or why it did not.
 
-    ``followed``: those that came from the same place before, which decides what they are by now.
+    ``followed``: those that came from the same place before, which decides what they are by now; ``anew``: those of
+    which it took back what it said before.
     """
     beside = replication.beside(store, staged) if uids else nullcontext()
     with ingesting.bulk(store, is_bulk=len(uids) >= MANY_SESSIONS), beside:
         at = 0
         while at < len(uids):
-            taken = replication.take_imported(store, staged, uids[at:], path, trusted=trusted, followed=followed)
+            taken = replication.take_imported(
+                store, staged, uids[at:], path, trusted=trusted, followed=followed, anew=anew
+            )
             yield from zip(uids[at:], taken, strict=False)
             at += len(taken)
 

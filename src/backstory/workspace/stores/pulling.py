@@ -1,4 +1,4 @@
-"""History pulled from another machine of the same person, or out of a folder that both see: one's own, unmasked.
+"""History pulled from another machine of the same person: over ssh or out of a folder as it is, from a server masked.
 
 Frames are checked as they come and wait in files. Then sessions are put together, some at a time, read like an import
 that is trusted, and taken over each in one transaction. What a kill or a cut line left is gone on with.
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast, overload
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from backstory.ask import session_marks
 from backstory.bounds import iso
@@ -123,6 +124,8 @@ class _Puller:
         offers = self._source.offers()
         self.done.offered = len(offers)
         wants = wanted(offers, self._notes.sent, self._here())
+        # Where what is here is not what came from there, all of it is asked for.
+        wants = [want if want.uid in self._followed() else Want(uid=want.uid) for want in wants]
         wants = [self._with_what_came(want) for want in wants]
         total, taken = len(wants), 0
         for round_ in (wants, self._again):
@@ -156,6 +159,10 @@ class _Puller:
             for each in derived.failed:
                 self._fail(each.session, f"not derived: {each.reason}")
 
+    def _followed(self) -> set[str]:
+        """The sessions that are here as they came from this side."""
+        return {uid for uid, sent in self._notes.sent.items() if sent.chain != frames.NO_CHAIN}
+
     def _fail(self, uid: str, reason: str) -> None:
         self.done.failed.append(NotPulled(session=uid, reason=reason))
 
@@ -163,7 +170,11 @@ class _Puller:
         nothing = list[tuple[str, bool]](), list[str]()
         sessions, removed = self._store.ask_or(nothing, session_marks.states)
         gone = dict.fromkeys(removed, Here.REMOVED)
-        return gone | {identity: Here.PULLED if imported else Here.OWN for identity, imported in sessions}
+        # What came with the bytes of its logs is not replaced by what is masked.
+        whole = {*self._store.ask_or([], session_marks.with_bytes)} if self._source.is_masked else set[str]()
+        return gone | {
+            identity: Here.PULLED if imported and identity not in whole else Here.OWN for identity, imported in sessions
+        }
 
     # frames that come -------------------------------------------------------------------------------------------
 
@@ -180,7 +191,8 @@ class _Puller:
             return want
         spool = self._spool(want)
         begins = ("", 1) if want.sent is None else (want.sent.chain, want.sent.epoch)
-        if not spool.heads or (spool.heads[0].prev, spool.heads[0].epoch) != begins:
+        # Frames that begin anew may be of any epoch; who sends them says whether they are still right.
+        if not spool.heads or (spool.heads[0].prev and (spool.heads[0].prev, spool.heads[0].epoch) != begins):
             spool.shorten()
             return want
         return Want(uid=want.uid, sent=want.sent, frames=len(spool), chain=spool.heads[-1].chain)
@@ -200,16 +212,24 @@ class _Puller:
             for damaged in reader.damaged:
                 if damaged.session is None or by_uid.pop(damaged.session, None) is not None:
                     self._fail(damaged.session or "", damaged.reason)
-            path = Path(self._source.name)
-            for uid, how in take_over(self._store, staged, reader.uids, path, trusted=True, followed=self._notes.sent):
+            path, followed, taken = Path(self._source.name), self._followed(), set[str]()
+            anew = {each.want.uid for each in waiting if each.want.uid in followed and self._is_anew(each)}
+            for uid, how in take_over(
+                self._store, staged, reader.uids, path, trusted=True, followed=followed, anew=anew
+            ):
                 if isinstance(how, Came):
                     self.done.came[how.value].append(uid)
-                    self._has_changed |= how in (Came.NEW, Came.UPDATED)
+                    if how in (Came.NEW, Came.UPDATED):
+                        taken.add(uid)
+                    elif how != Came.SAME or uid not in followed:
+                        by_uid[uid] = replace(by_uid[uid], sent=_not_here(by_uid[uid].sent))
                 else:
                     self._fail(uid, in_words(how))
                     by_uid.pop(uid, None)
             if reader.removed:
                 self.done.removed += replication.take_removals(self._store, reader.removed)
+        self._has_changed |= bool(taken)
+        self._part_from_others(taken)
         self._notes.add(*(SyncNote(uid=uid, sent=came.sent) for uid, came in by_uid.items()))
         for came in waiting:
             spool = self._spools.pop(came.want.uid)
@@ -217,17 +237,36 @@ class _Puller:
             self.done.bytes += spool.size
             spool.close(stays=False)
 
+    def _is_anew(self, came: Arrived) -> bool:
+        """Return True where a session is masked otherwise than what is here of it: that is not to stay."""
+        spool, sent = self._spools[came.want.uid], self._notes.sent[came.want.uid]
+        return self._source.is_masked and bool(spool) and spool.heads[0].epoch > sent.epoch
+
+    def _part_from_others(self, taken: set[str]) -> None:
+        """Note of other sides that what they sent of these sessions is not what is here any more."""
+        own = notes_from(self._workspace.home, self._source.id)
+        for path in own.parent.glob(own.name.replace(self._source.id, "*")) if taken else ():
+            if path != own:
+                notes = SyncNotes.read(path)
+                if gone := [SyncNote(uid=uid, sent=_not_here(notes.sent[uid])) for uid in taken & notes.sent.keys()]:
+                    notes.add(*gone)
+
     def _lines(self, waiting: list[Arrived], by_uid: dict[str, Arrived]) -> Iterator[bytes]:
         """The lines of an export of these sessions; what cannot be put together is asked for anew, as a whole."""
         sessions = 0
         made_by = f"a pull from {self._source.name}"
         exported = iso(self._workspace.now()) or ""
-        yield _line(FileHead(format=FORMAT, made_by=made_by, exported=exported, bytes=True, redacted=False))
+        is_masked = self._source.is_masked
+        yield _line(
+            FileHead(format=FORMAT, made_by=made_by, exported=exported, bytes=not is_masked, redacted=is_masked)
+        )
         for came in waiting:
             spool = self._spools[came.want.uid]
             try:
                 if not spool.heads or came.sent is None or spool.heads[-1].chain != came.sent.chain:
                     raise FrameDamaged("its frames do not lead to where they should")
+                if self._source.is_masked and spool.heads[0].bytes:
+                    raise FrameDamaged("it has the bytes of logs, and was to be masked")
                 for line in self._joined(came.want, spool):
                     sessions += line.startswith(SESSION)
                     yield line
@@ -252,21 +291,21 @@ class _Puller:
             raise FrameDamaged("it does not follow what came before")
         with FrameSpool(self._folder / BASE) as base:
             base.shorten()
-            for data in self._made_anew(sent, want.uid):
+            for data in self._made_anew(sent, want.uid, has_bytes=first.bytes):
                 base.add(data)
             yield from joined(_Both(base, spool), made_anew=len(base))
 
-    def _made_anew(self, sent: SentPoint, uid: str) -> Iterator[bytes]:
+    def _made_anew(self, sent: SentPoint, uid: str, *, has_bytes: bool) -> Iterator[bytes]:
         """Our copy of a session in frames. Raises FrameDamaged where it is another one than was sent."""
         if not self._store.has(uid):
             raise FrameDamaged("it is not here any more")
         session = self._store.session(uid)
-        lengths = tuple(each.read_to for each in self._store.logs(session))
-        export = JsonExport(has_bytes=True, now=self._workspace.now(), piece_bytes=frames.PIECE_BYTES)
+        lengths = tuple(each.read_to for each in self._store.logs(session)) if has_bytes else ()
+        export = JsonExport(has_bytes=has_bytes, now=self._workspace.now(), piece_bytes=frames.PIECE_BYTES)
         lines = export.lines([Chosen(store=self._store, ids=[session.id], is_exact=True)], removed=False)
         inside = (line for line in lines if not line.startswith((b'{"type":"backstory"', b'{"type":"end"')))
         upto = frames.START
-        for data in frames.frames(inside, session=uid, has_bytes=True):
+        for data in frames.frames(inside, session=uid, has_bytes=has_bytes):
             upto = frames.head_of(data).upto
             yield data
         if lengths != sent.logs or upto != sent.upto:
@@ -318,6 +357,11 @@ class _Lines:
         for line in self._lines:
             return line
         return b""
+
+
+def _not_here(sent: SentPoint | None) -> SentPoint | None:
+    """The note on a session that came, and is here as it came from elsewhere: what follows it does not follow that."""
+    return None if sent is None else replace(sent, chain=frames.NO_CHAIN)
 
 
 def _line(line: FileHead | End) -> bytes:

@@ -1,0 +1,117 @@
+"""The other machines of a person, as a team's server has them: masked, in frames, from where they came last."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from backstory.errors import FarEndBroken
+from backstory.exchange.json_lines import Uid
+from backstory.sync.account import key_of
+from backstory.sync.pull_plan import SessionOffer, Want
+from backstory.sync.remote import understood
+from backstory.sync.sources import Arrived, heard_session
+from backstory.sync.wire import WANTS_AT_ONCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from backstory.sync.account import Account
+    from backstory.sync.remote import Remote
+    from backstory.sync.spool import FrameSpool
+
+ID_CHARS = 12
+
+
+class SentMachine(Struct, frozen=True, kw_only=True):
+    """A machine of the person that sent something. ``name``: as its login said it; ``seen``: the day of the last.
+
+    ``generation``: another number when it sent more.
+    """
+
+    id: Uid
+    name: str
+    session_count: int
+    event_count: int
+    seen: str
+    generation: int
+    is_this: bool = False
+
+
+class SentMachines(Struct, frozen=True):
+    """All of them, and how many sessions the person ever removed on the server."""
+
+    machines: list[SentMachine]
+    removals: int
+
+
+class _Page(Struct, frozen=True):
+    offers: list[SessionOffer]
+    has_more: bool
+
+
+def machines(remote: Remote) -> SentMachines:
+    """Ask which machines of the person sent something. Raises ServerRefused, ServerUnreachable."""
+    found = understood(remote, remote.ask("GET", "/v1/machines"), SentMachines)
+    marked = [msgspec.structs.replace(each, is_this=each.id == remote.machine) for each in found.machines]
+    return msgspec.structs.replace(found, machines=marked)
+
+
+def sources(remote: Remote, login: Account, known: Callable[[str], set[str]]) -> list[ServerSource]:
+    """Return the other machines. ``known``: the states of all of them up to which one was read, by its id here."""
+    found = machines(remote)
+    others = [each for each in found.machines if not each.is_this]
+    # Of what one machine has it may depend whether a session of another one is shown.
+    said = [str(remote.machine), str(found.removals)]
+    said += [f"{each.id} {each.generation} {each.session_count}" for each in sorted(others, key=lambda each: each.id)]
+    state = hashlib.sha256("\n".join(said).encode()).hexdigest()[:32]
+    made = [ServerSource(remote, each, f"{key_of(login)[:ID_CHARS]}-{each.id}", state) for each in others]
+    for each in made:
+        each.is_read = state in known(each.id)
+    return made
+
+
+class ServerSource:
+    """The shelf of one machine. ``state``: of all machines; ``is_read``: nothing is new since."""
+
+    is_masked = True
+
+    def __init__(self, remote: Remote, machine: SentMachine, id_: str, state: str) -> None:
+        self._remote, self._path = remote, f"/v1/machines/{machine.id}"
+        self.id, self.name = id_, f"{machine.name or machine.id} at {remote.address}"
+        self.passed_over, self.files_read = list[str](), {state}
+        self.is_read = False
+
+    def offers(self) -> list[SessionOffer]:
+        """Ask what it sent. Raises ServerRefused, ServerUnreachable."""
+        offers, has_more = list[SessionOffer](), not self.is_read
+        while has_more:
+            after = offers[-1].uid if offers else ""
+            page = understood(self._remote, self._remote.ask("GET", f"{self._path}/sessions?after={after}"), _Page)
+            offers += page.offers
+            has_more = page.has_more and bool(page.offers)
+        return offers
+
+    def fetch(self, wants: Sequence[Want], spool_of: Callable[[Want], FrameSpool]) -> Iterator[Arrived]:
+        for at in range(0, len(wants), WANTS_AT_ONCE):
+            waiting = [*wants[at : at + WANTS_AT_ONCE]]
+            while waiting:
+                answer = io.BytesIO(self._remote.receive(f"{self._path}/frames", {"wants": waiting}))
+                before = waiting[0]
+                while waiting and (came := heard_session(answer, waiting[0], spool_of)) is not None:
+                    waiting.pop(0)
+                    yield came
+                if waiting:
+                    is_first = waiting[0] is before
+                    waiting[0] = _gone_on(waiting[0], spool_of(waiting[0]))
+                    if is_first and waiting[0] == before:
+                        raise FarEndBroken("it answers without an end")
+
+
+def _gone_on(want: Want, spool: FrameSpool) -> Want:
+    """A session that is to be sent from behind what came of it."""
+    return Want(uid=want.uid, sent=want.sent, frames=len(spool), chain=spool.heads[-1].chain if spool else "")
