@@ -244,9 +244,9 @@ def confirm(question: str) -> bool:
     return can_ask() and click.confirm(_for_stream(question, sys.stderr), err=True)
 
 
-def asked_hidden(question: str, *, twice: bool = True) -> str:
-    """A text that a person types, and that is not shown."""
-    return str(click.prompt(_for_stream(question, sys.stderr), hide_input=True, confirmation_prompt=twice, err=True))
+def asked(question: str, **how: Any) -> str:
+    """Ask a person at the terminal for a text. ``how``: as click's prompt takes it."""
+    return str(click.prompt(_for_stream(question, sys.stderr), err=True, **how))
 
 
 def style(text: str, **how: Any) -> str:

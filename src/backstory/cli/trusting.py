@@ -54,9 +54,7 @@ def goes_on(question: str) -> bool:
         return False
     answers = click.Choice(["Continue", "Cancel"], case_sensitive=False)
     output.talk(question)
-    return bool(
-        click.prompt("Continue or Cancel", type=answers, default="Cancel", show_choices=False, err=True) == "Continue"
-    )
+    return output.asked("Continue or Cancel", type=answers, default="Cancel", show_choices=False) == "Continue"
 
 
 def may_act(app: App, acted_in: Store | None = None) -> None:

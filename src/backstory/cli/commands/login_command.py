@@ -79,7 +79,7 @@ def command(
 def _asked_code() -> str:
     """The code of an invitation, which nobody sees beside the command."""
     if output.can_ask():
-        return output.asked_hidden("Code", twice=False)
+        return output.asked("Code", hide_input=True)
     return sys.stdin.readline().strip()
 
 

@@ -115,7 +115,7 @@ def _pieces(
 def asked_password() -> str:
     """A password, typed twice and not shown; of a program, the first line of standard input. Raises UsageError."""
     if sys.stdin.isatty():
-        password = output.asked_hidden("Password")
+        password = output.asked("Password", hide_input=True, confirmation_prompt=True)
     else:
         password = sys.stdin.readline().removesuffix("\n").removesuffix("\r")
     if not password:

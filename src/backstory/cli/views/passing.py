@@ -44,7 +44,7 @@ def passphrase_of(app: App, file: Path | None, *, is_new: bool = False, plain: b
         else:
             said = app.environ.get(VARIABLE, "")
         if not said and output.can_ask():
-            said = output.asked_hidden("Passphrase of the folder", twice=is_new)
+            said = output.asked("Passphrase of the folder", hide_input=True, confirmation_prompt=is_new)
         if is_new and said and len(said) < CHARS_GOOD:
             output.talk("That is a short passphrase: whoever sees the folder can try as many as they like.")
         return said or None
