@@ -44,6 +44,7 @@ def sections(plan: Plan) -> Iterator[Section]:
     yield "search in them", lambda: alone(plan, "search", str(machine.store), *_few_queries(plan))
     yield "what contexts keep", lambda: alone(plan, "context_policy", str(machine.store))
     yield "what leaves the machine", lambda: alone(plan, "leaving", str(machine.store))
+    yield "a sync with a team's server", lambda: alone(plan, "syncing", str(machine.store))
     yield "what arrives", lambda: alone(plan, "arriving", str(machine.store))
     yield "search beside other indexers", lambda: startup.beside_peers(plan, machine, 1 if plan.quick else 3)
     yield "real logs, stored for long", lambda: ingests.optimized(plan, machine)

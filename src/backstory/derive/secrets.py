@@ -131,14 +131,22 @@ class Redactor:
     def foresee(self, value: Any) -> None:
         """Look through all texts of a value at once for what may tell a secret, which is faster than one by one."""
         if self._anchors is None:
-            from backstory.derive.secret_anchors import Anchors  # a short answer is masked sooner without it
-
-            self._anchors = Anchors(people=self._people)
+            self._anchors = self._new_anchors()
         texts = {hash(text): text for text in texts_in(value)}
         new = [text for key, text in texts.items() if key not in self._kinds and len(text) >= KNOWN_CHARS_MIN]
         if len(self._kinds) > TEXTS_MAX:
             self._kinds.clear()
         self._kinds.update(zip(map(hash, new), self._anchors.kinds(new), strict=True))
+
+    def share_words(self, other: Redactor) -> None:
+        """Remember the words without a secret together with another one that masks the same kinds; no secrets."""
+        if other._people == self._people:
+            other._anchors = self._anchors = other._anchors or self._new_anchors()
+
+    def _new_anchors(self) -> Anchors:
+        from backstory.derive.secret_anchors import Anchors  # a short answer is masked sooner without it
+
+        return Anchors(people=self._people)
 
     def _kinds_in(self, text: str) -> int:
         kinds = self._kinds.get(hash(text))

@@ -86,11 +86,11 @@ def extent(db: apsw.Connection, session_id: int) -> Extent | None:
     return Extent(session=session, logs=logs)
 
 
-def turns(db: apsw.Connection, session_id: int, after: int, limit: int) -> list[tuple[int, TurnLine]]:
-    """The turns of a session behind the one with the id ``after``, each with its id."""
+def turns(db: apsw.Connection, session_id: int, after: int, limit: int, since: int = 0) -> list[tuple[int, TurnLine]]:
+    """The turns of a session behind the one with the id ``after`` that go on to a record, each with its id."""
     answer = "(select answer from turn_texts where turn_id = turns.id) as answer"
-    where = "session_id = ? and id > ? order by id limit ?"
-    rows = _rows(db, "turns", where, (session_id, after, limit), "id", answer)
+    where = "session_id = ? and id > ? and last_seq >= ? order by id limit ?"
+    rows = _rows(db, "turns", where, (session_id, after, since, limit), "id", answer)
     return [(row.pop("id"), TurnLine(**row)) for row in rows]
 
 

@@ -249,11 +249,11 @@ class JsonExport:
 
     def _turns(self, store: Store, session_id: int, extent: Extent) -> Iterator[bytes]:
         def page(after: int) -> list[tuple[int, TurnLine]]:
-            return store.ask(lambda db: portable.turns(db, session_id, after, ROWS_AT_ONCE))
+            return store.ask(lambda db: portable.turns(db, session_id, after, ROWS_AT_ONCE, since))
 
         since, _ = self._after.get(extent.session.uid, WHOLE)
         for turn in self._foreseen(_pages(page)):
-            if turn.first_seq < extent.session.next_seq and turn.last_seq >= since:
+            if turn.first_seq < extent.session.next_seq:
                 last_seq = min(turn.last_seq, extent.session.next_seq - 1)
                 yield self._line(replace(turn, last_seq=last_seq))
                 self.counts["turns"] += 1

@@ -101,8 +101,9 @@ class Outward:
             text = self._slugs.sub(self._slug, text)
         if ":" in text and _HAS_DRIVE.search(text):
             text = _DRIVE.sub(self._slug, text)
-        if any(word in text for word in self._words):
-            text = self._names.sub(self._name, text)
+        for word in self._words:
+            if word in text:
+                return self._names.sub(self._name, text)
         return text
 
     def _path(self, found: re.Match[str]) -> str:

@@ -31,6 +31,7 @@ REMOTE = ("project", "repository")
 BESIDES = -1
 """Stands for what other lines than records tell: of such a session all is read whenever any is."""
 HASH_CHARS = 16
+KEYS_MOST = 10_000
 OF_FILE = b'{"type":"backstory"', b'{"type":"end"'
 """The beginnings of lines that belong to no session."""
 END = b'{"type":"session_end"'
@@ -43,6 +44,8 @@ class OutwardExport:
         self.sessions, self._redactor = sessions, redactor
         roots = {each for one in sessions for each in (one.origin.root, one.origin.project or "") if each}
         self._outward = Outward(machine, {each for each in roots if each.startswith("/")}, redactor.mask)
+        self._plain = set[str]()
+        """Keys that are no names of this machine."""
         self._export = JsonExport(has_bytes=False, now=now, redactor=redactor, is_taught=True)
 
     @property
@@ -116,6 +119,12 @@ class OutwardExport:
         rewritten = self._value(said) | remote
         return line if rewritten == said else encoded(rewritten) + b"\n"
 
+    def _key(self, key: str) -> str:
+        rewritten = self._outward.text(key)
+        if rewritten == key and len(self._plain) < KEYS_MOST:
+            self._plain.add(key)
+        return rewritten
+
     def _value(self, value: Any) -> Any:
         match value:
             case str():
@@ -123,7 +132,7 @@ class OutwardExport:
             case list():
                 return [self._value(each) for each in value]
             case dict():
-                return {self._outward.text(key): self._value(each) for key, each in value.items()}
+                return {key if key in self._plain else self._key(key): self._value(each) for key, each in value.items()}
         return value
 
 

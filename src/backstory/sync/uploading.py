@@ -122,7 +122,7 @@ class Uploader:
         self, remote: Remote, notes: SyncNotes, machine: MachineNames, redactor: Callable[[], Redactor], now: int
     ) -> None:
         self._remote, self._notes, self._machine = remote, notes, machine
-        self._redactor, self._now = redactor, now
+        self._redactor, self._now, self._words = redactor, now, redactor()
         self._waiting: list[tuple[bytes, SentPoint | None]] = []
         self._states: dict[str, _State] = {}
         self._leaving: dict[str, _Leaving] = {}
@@ -177,7 +177,9 @@ class Uploader:
         self, sessions: Sequence[LeavingSession], own: Mapping[str, str], note: Callable[[int], None]
     ) -> None:
         """Send what changed of one repository; what secrets it has is learned from all of it."""
-        export = OutwardExport(sessions, self._machine, self._redactor(), self._now)
+        redactor = self._redactor()
+        redactor.share_words(self._words)
+        export = OutwardExport(sessions, self._machine, redactor, self._now)
         changed, others, after = list["LeavingSession"](), list["LeavingSession"](), dict[str, FramePoint]()
         for each in sessions:
             uid = each.origin.uid
