@@ -361,6 +361,7 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
     "team invite": [(), ("--json",)],
     "team users": [(), (EVIL_NAME, "--remove"), (EVIL_NAME, "--remove", "--yes")],
     "team repos": [(), ("--json",)],
+    "team export": [("out",), ("out", "--json")],
     "team leave": [(), ("--yes",), ("--yes", "--json")],
     "web": [],  # it ends when a person ends it; tests/web read what it serves
     "tui": [],  # it ends when a person leaves it; tests/tui read what it paints

@@ -241,6 +241,7 @@ def _team(ask: JsonAnswers, root: Path) -> None:
         ask("reindex", "--sync")
         ask("sync", "status")
         ask("team", "repos")
+        ask("team", "export", "team-history")
         ask("sync", "forget", *sent, "--yes")
         ask.plainly("config", "set", "sync.enabled", "false")
         ask.plainly("config", "set", "sync.repositories", "")

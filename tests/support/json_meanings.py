@@ -124,6 +124,7 @@ exports: the files of an export of several sessions
 failed: sessions that were not imported, each with `reason`
 failed_calls: calls that failed
 failed_count: sessions that a team's server did not take
+failed_uids: sessions, by uid, that are not in a file, because they went meanwhile or are damaged
 fate: what a record becomes: `kept`, `converted`, `as_text`, `left_out`
 file: the path of a file that is read or written
 file_count: files that were written

@@ -249,15 +249,22 @@ class Api:
         return {"uids": self._shelves.remove_all(caller)}
 
     def _machines(self, caller: Caller, asked: ServerRequest) -> Any:
-        found, removals = self._shelves.machines(caller)
+        if (whose := self._whose(caller, asked)) is not caller:
+            self.people.note_export(caller, whose)
+        found, removals = self._shelves.machines(whose)
         return {"machines": found, "removals": removals}
 
     def _offers(self, caller: Caller, asked: ServerRequest) -> Any:
-        return self._offered.offers(caller, asked.path["machine"], asked.query.get("after", ""))
+        return self._offered.offers(self._whose(caller, asked), asked.path["machine"], asked.query.get("after", ""))
 
     def _frames(self, caller: Caller, asked: ServerRequest) -> Response:
-        found = self._offered.frames(caller, asked.path["machine"], asked.body(WantedFrames).wants)
+        found = self._offered.frames(self._whose(caller, asked), asked.path["machine"], asked.body(WantedFrames).wants)
         return Response(found, media_type="application/octet-stream", headers=HEADERS)
+
+    def _whose(self, caller: Caller, asked: ServerRequest) -> Caller:
+        """The person whose machines it is about: the caller, or whom an admin names. Raises Refused."""
+        name = asked.query.get("person")
+        return caller if name is None else self.people.in_place_of(caller, name)
 
     def _remove_machine(self, caller: Caller, asked: ServerRequest) -> Any:
         return {"session_count": self._shelves.remove_machine(caller, asked.path["machine"])}

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from backstory.server import codes
 from backstory.server.audit import note
@@ -268,6 +269,21 @@ class People:
         with self._database.of(caller.tenant) as rows:
             return self._erase(rows, caller, self._person(rows, caller.tenant, caller.name), "leave")
 
+    def in_place_of(self, caller: Caller, name: str) -> Caller:
+        """Return a person as whom an admin may read. Raises Refused for who is none, and for nobody."""
+        if "admin" not in caller.scopes:
+            raise Refused(403, "not_allowed", "Only an admin reads all that others sent.")
+        with self._database.of(caller.tenant) as rows:
+            row = rows.execute(_NAMED, (caller.tenant, name)).fetchone()
+        if row is None:
+            raise _unknown(name)
+        return replace(caller, person=row[0])
+
+    def note_export(self, caller: Caller, whose: Caller) -> None:
+        """Note that an admin reads all that a person sent."""
+        with self._database.of(caller.tenant) as rows:
+            self._note(rows, caller.tenant, caller.person, "export", f"{whose.person:x}")
+
     def _erase(self, rows: Cursor[Any], caller: Caller, person: int, action: str) -> int:
         count = erase_person(rows, caller.tenant, person)
         self._keep_an_admin(rows, caller.tenant)
@@ -279,9 +295,9 @@ class People:
             raise Refused(404, "person_unknown", f"Nobody here is called {name!r:.80}.")
         # The organisation's row is the lock: two admins who put each other out do it one after the other.
         rows.execute("select from organisation where tenant = %s for update", (tenant,))
-        row = rows.execute("select id from person where tenant = %s and name = %s", (tenant, name)).fetchone()
+        row = rows.execute(_NAMED, (tenant, name)).fetchone()
         if row is None:
-            raise Refused(404, "person_unknown", f"Nobody here is called {name!r:.80}.")
+            raise _unknown(name)
         return int(row[0])
 
     def _keep_an_admin(self, rows: Cursor[Any], tenant: int) -> None:
@@ -348,6 +364,13 @@ class People:
 def _seen(name: str) -> str:
     """The name that a machine gives itself, as it can be kept and shown."""
     return "".join(each if each.isprintable() else " " for each in name[:NAME_CHARS_MAX]).strip()
+
+
+_NAMED = "select id from person where tenant = %s and name = %s"
+
+
+def _unknown(name: str) -> Refused:
+    return Refused(404, "person_unknown", f"Nobody here is called {name!r:.80}.")
 
 
 def _one(cursor: Cursor[Any]) -> tuple[Any, ...]:

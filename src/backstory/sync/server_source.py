@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
@@ -54,9 +55,12 @@ class _Page(Struct, frozen=True):
     has_more: bool
 
 
-def machines(remote: Remote) -> SentMachines:
-    """Ask which machines of the person sent something. Raises ServerRefused, ServerUnreachable."""
-    found = understood(remote, remote.ask("GET", "/v1/machines"), SentMachines)
+def machines(remote: Remote, person: str = "") -> SentMachines:
+    """Ask which machines of the person, or of another one for an admin, sent something.
+
+    Raises ServerRefused, ServerUnreachable.
+    """
+    found = understood(remote, remote.ask("GET", f"/v1/machines{_of(person)}"), SentMachines)
     marked = [msgspec.structs.replace(each, is_this=each.id == remote.machine) for each in found.machines]
     return msgspec.structs.replace(found, machines=marked)
 
@@ -76,12 +80,15 @@ def sources(remote: Remote, login: Account, known: Callable[[str], set[str]]) ->
 
 
 class ServerSource:
-    """The shelf of one machine. ``state``: of all machines; ``is_read``: nothing is new since."""
+    """The shelf of one machine. ``state``: of all machines; ``is_read``: nothing is new since.
+
+    ``person``: whose it is, where an admin asks.
+    """
 
     is_masked = True
 
-    def __init__(self, remote: Remote, machine: SentMachine, id_: str, state: str) -> None:
-        self._remote, self._path = remote, f"/v1/machines/{machine.id}"
+    def __init__(self, remote: Remote, machine: SentMachine, id_: str, state: str, person: str = "") -> None:
+        self._remote, self._path, self._whose = remote, f"/v1/machines/{machine.id}", _of(person)
         self.id, self.name = id_, f"{machine.name or machine.id} at {remote.address}"
         self.passed_over, self.files_read = list[str](), {state}
         self.is_read = False
@@ -91,7 +98,8 @@ class ServerSource:
         offers, has_more = list[SessionOffer](), not self.is_read
         while has_more:
             after = offers[-1].uid if offers else ""
-            page = understood(self._remote, self._remote.ask("GET", f"{self._path}/sessions?after={after}"), _Page)
+            path = f"{self._path}/sessions{self._whose or '?'}&after={after}"
+            page = understood(self._remote, self._remote.ask("GET", path), _Page)
             offers += page.offers
             has_more = page.has_more and bool(page.offers)
         return offers
@@ -100,7 +108,7 @@ class ServerSource:
         for at in range(0, len(wants), WANTS_AT_ONCE):
             waiting = [*wants[at : at + WANTS_AT_ONCE]]
             while waiting:
-                answer = io.BytesIO(self._remote.receive(f"{self._path}/frames", {"wants": waiting}))
+                answer = io.BytesIO(self._remote.receive(f"{self._path}/frames{self._whose}", {"wants": waiting}))
                 before = waiting[0]
                 while waiting and (came := heard_session(answer, waiting[0], spool_of)) is not None:
                     waiting.pop(0)
@@ -110,6 +118,10 @@ class ServerSource:
                     waiting[0] = _gone_on(waiting[0], spool_of(waiting[0]))
                     if is_first and waiting[0] == before:
                         raise FarEndBroken("it answers without an end")
+
+
+def _of(person: str) -> str:
+    return f"?person={quote(person, safe='')}" if person else ""
 
 
 def _gone_on(want: Want, spool: FrameSpool) -> Want:

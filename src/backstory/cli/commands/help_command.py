@@ -152,6 +152,8 @@ team users
 team users ben --as reader
 team repos
 team repos --json
+team export ~/team-history
+team export ~/team-history --json
 team leave
 team leave --yes
 sync

@@ -2,15 +2,18 @@
 
 JSON of ``users``: ``people``, each with ``person``, ``membership`` and ``created``; of ``invite``: ``invitation``; of
 ``leave``: ``address`` and ``erased_count``, the number of sessions; of ``repos``: ``repositories``, each with
-``repository``, ``session_count``, ``event_count``, ``people_count`` and ``last_active``.
+``repository``, ``session_count``, ``event_count``, ``people_count`` and ``last_active``; of ``export``: ``files``, each
+with ``path``, ``person``, ``machine``, ``session_count``, ``event_count`` and ``failed_uids``.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
+import msgspec
 
 from backstory.cli import output
 from backstory.cli.options import json_option
@@ -96,6 +99,37 @@ def repos(app: App, as_json: bool) -> None:
             output.data(line)
     else:
         output.talk("Your organisation has no history there yet: backstory sync")
+
+
+@command.command("export")
+@click.argument("folder", type=click.Path(path_type=Path))
+@json_option
+@click.pass_obj
+def export(app: App, folder: Path, as_json: bool) -> None:
+    """Write all that your organisation sent into FOLDER, for its admins: for each machine a file that `import` reads.
+
+    Secrets are masked in it, as they were sent; the bytes of logs are not there. The audit notes it.
+    """
+    from backstory.cli import syncing
+    from backstory.sync import account as accounts
+    from backstory.sync import team_export
+
+    own = accounts.account(app.home)
+    with syncing.remote(app, own) as remote, output.progress("Reading what is there") as report:
+        files = list(team_export.export(remote, app.cwd / folder, app.workspace.now(), report))
+    if as_json:
+        output.json({"files": [msgspec.to_builtins(each) for each in files]})
+    else:
+        for each in files:
+            counts = f"{output.counted(each.session_count, 'session')}, {output.counted(each.event_count, 'event')}"
+            output.data(f"{each.path}  {counts}")
+        if not files:
+            output.talk("Nobody sent anything yet.")
+    failed = [uid for each in files for uid in each.failed_uids]
+    for uid in failed:
+        output.talk(f"Session {uid} is not in it: it went meanwhile, or its frames are damaged.")
+    if failed:
+        raise click.exceptions.Exit(1)
 
 
 @command.command("leave")
