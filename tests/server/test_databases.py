@@ -171,12 +171,8 @@ def test_a_start_with_a_wrong_password_is_a_sentence_without_it(folder: Path, tm
 
 def fill(disk: Path) -> None:
     """Leave no room on a disk."""
-    with (disk / "filler").open("wb") as file:
-        try:
-            while True:
-                file.write(bytes(65_536))
-                file.flush()
-        except OSError:
+    with (disk / "filler").open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(bytes(65_536)):
             pass
 
 

@@ -24,15 +24,23 @@ UNPACKED_MAX = 1 << 26
 
 def in_tables(admin: str, words: list[str]) -> set[str]:
     """Where in the tables words are: ``TABLE: WORD``. ``admin``: the address of the database, past its walls."""
-    found = set[str]()
     with psycopg.connect(admin) as connection:
-        for schema, table in connection.execute(TABLES).fetchall():
-            found |= {f"{table}: {word}" for word in words for each in _values(connection, schema, table)
-                      if word.encode() in each}  # fmt: skip
-        # What a plan is made of are values, too.
-        statistics = str(connection.execute("select s::text from pg_stats s where schemaname = 'backstory'").fetchall())
-        found |= {f"pg_stats: {word}" for word in words if word in statistics}
-    return found
+        found = {
+            f"{table}: {word}" for schema, table in connection.execute(TABLES).fetchall()
+            for each in _values(connection, schema, table) for word in words if word.encode() in each
+        }  # fmt: skip
+        return found | {f"pg_stats: {word}" for word in words if word.encode() in _statistics(connection)}
+
+
+def table_values(admin: str) -> list[bytes]:
+    """All that the tables hold, frames also unpacked, and what is kept of it for plans."""
+    with psycopg.connect(admin) as connection:
+        tables = connection.execute(TABLES).fetchall()
+        return [each for table in tables for each in _values(connection, *table)] + [_statistics(connection)]
+
+
+def _statistics(connection: Connection[tuple[object, ...]]) -> bytes:
+    return str(connection.execute("select s::text from pg_stats s where schemaname = 'backstory'").fetchall()).encode()
 
 
 def _values(connection: Connection[tuple[object, ...]], schema: str, table: str) -> list[bytes]:
