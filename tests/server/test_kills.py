@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 from contextlib import contextmanager
@@ -15,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
+from backstory.errors import DatabaseNotStarted
 from backstory.exchange import frames
 from backstory.exchange.frames import joined, read
+from backstory.runs import process
 from backstory.server.postgres import own_database
 from backstory.server.serving import SESSIONS, opened
 from backstory.sync.notes import SyncNotes
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 
     from backstory.server.postgres import OwnDatabase
 
+FAULTS = [each for each in Fault if each != Fault.NONE]
+PULL_FAULTS = FAULTS * 3 if IS_LONG else [Fault.UNREAD, Fault.IN_ANSWER, Fault.DOUBLED]
 KILLS = 100 if IS_LONG else 4
 
 
@@ -129,6 +134,26 @@ def kill_backend(own: OwnDatabase) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
+def serving(own: OwnDatabase) -> set[int]:
+    """The processes of PostgreSQL but the first."""
+    try:
+        first = (own.data / "postmaster.pid").read_text().partition("\n")[0]
+    except FileNotFoundError:
+        first = ""
+    return {pid for pid in process.working_in(own.data) if str(pid) != first}
+
+
+def is_back(own: OwnDatabase, before: set[int]) -> bool:
+    """Return True when it serves again, and no process of before does, which may answer for a moment."""
+    if before & serving(own):
+        return False
+    try:
+        psycopg.connect(own.address).close()
+    except (DatabaseNotStarted, psycopg.OperationalError):
+        return False
+    return True
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kill", [kill_postmaster, kill_backend])
 def test_whenever_postgresql_is_killed_all_is_there_once(
@@ -137,16 +162,59 @@ def test_whenever_postgresql_is_killed_all_is_there_once(
     with team_on(folder) as team, team.served() as address, cutting(address) as proxy:
         own = own_database(folder)
         desk = BrokenLaptop(tmp_path, Sender(team, team.founded()), proxy, 0.2)
-        for step in range(1, 5):
-            desk.works("aaaaaaaa", f"text {step}")
+        for step in (1, 2, 3, 2):
+            desk.works("aaaaaaaa" if step < 3 else "bbbbbbbb", f"text {step}")
             proxy.requests.clear()
+            before = serving(own)
             # While the server works on it, and before it begins.
-            proxy.fault = once(step, lambda: kill(own), Fault.UNREAD if step % 2 else Fault.NONE)
+            proxy.fault = once(step, partial(kill, own), Fault.UNREAD if step % 2 else Fault.NONE)
             desk.tries_to_sync()
             proxy.settle()
+            assert len(proxy.requests) >= step
             proxy.fault = lambda number: Fault.NONE
+            until(partial(is_back, own, before))
             until(desk.tries_to_sync)
             same_there(desk)
+
+
+# another machine ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_whatever_breaks_or_is_killed_a_pull_brings_all_once(made_team: Team, tmp_path: Path) -> None:
+    desk, laptop = Desk(tmp_path / "desk"), Desk(tmp_path / "laptop")
+    with made_team.served() as address, cutting(address) as proxy:
+        desk.opted_in(proxy.address, made_team.people.found("Pulls"))
+        for name in "abc":
+            desk.works(name * 8, 3)
+        assert (desk.types("ingest").returncode, desk.syncs()[0]) == (0, 0)
+        (laptop.home / "backstory").mkdir(mode=0o700)
+        shutil.copy(desk.home / "backstory" / "server.json", laptop.home / "backstory")
+        for number, fault in enumerate(PULL_FAULTS):
+            desk.works("abc"[number % 3] * 8, 2)
+            assert (desk.types("ingest").returncode, desk.syncs()[0]) == (0, 0)
+            proxy.requests.clear()
+            with laptop.starts("pull") as client:
+                kill = client.kill if number % 2 else lambda: None
+                proxy.fault = once(1 + number % 3, kill, fault)
+                assert client.wait(60) in (0, 69, 75, -signal.SIGKILL)
+            proxy.fault = lambda number: Fault.NONE
+            proxy.settle()
+            assert laptop.types("pull").returncode == 0
+            assert pulled(laptop) == sorted(desk.texts)
+        proxy.requests.clear()
+        assert laptop.types("pull").returncode == 0
+        assert len(proxy.requests) == 1
+
+
+def pulled(laptop: Desk) -> list[str]:
+    """The prompts of all sessions that are here."""
+    path = laptop.home / "exported.jsonl"
+    path.unlink(missing_ok=True)
+    assert laptop.types("export", "--all", "--format", "json", "-o", str(path)).returncode == 0
+    events = [json.loads(line).get("event", {}) for line in path.read_text("utf-8").splitlines()]
+    found = [each["UserMessage"]["content"] for each in events if "UserMessage" in each]
+    return sorted(found)
 
 
 # the client and the server --------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from backstory.derive.secrets import Redactor
@@ -17,6 +18,7 @@ from backstory.sync.opted import opted_in
 from backstory.sync.outward_export import OutwardExport
 from backstory.sync.remote import Remote
 from tests.support.clock import NOW
+from tests.support.going import until
 from tests.support.laptops import KEY, MACHINE, Laptop
 from tests.support.senders import LAPTOP
 
@@ -49,7 +51,7 @@ class BrokenLaptop(Laptop):
             except (ServerBusy, ServerUnreachable):
                 return False
         for uid in {*done.sent, *done.created}:
-            assert self.sender.state(uid)["chain"] == SyncNotes.read(self.notes).sent[uid].chain
+            assert self.state(uid)["chain"] == SyncNotes.read(self.notes).sent[uid].chain
         return not done.failed
 
     def forgets(self, uids: list[str]) -> list[str] | None:
@@ -58,6 +60,18 @@ class BrokenLaptop(Laptop):
                 return uploading.forget(line, SyncNotes.read(self.notes), uids)
             except (ServerBusy, ServerUnreachable):
                 return None
+
+    def state(self, uid: str) -> dict[str, Any]:
+        """The state of a session there; a database that was killed is waited for."""
+        found = list[dict[str, Any]]()
+
+        def is_said() -> bool:
+            with suppress(KeyError):
+                found.append(self.sender.state(uid))
+            return bool(found)
+
+        until(is_said)
+        return found[0]
 
     def lines(self) -> dict[str, list[bytes]]:
         """The lines of each session that the client has, as it would send them to a server that has nothing."""
@@ -86,6 +100,6 @@ def same(laptop: BrokenLaptop, *, gone: set[str] = frozenset()) -> None:  # type
     ours, notes = laptop.lines(), SyncNotes.read(laptop.notes).sent
     assert {uid: lines for uid, lines in ours.items() if uid not in gone} == laptop.lines_there()
     for uid in ours.keys() - gone:
-        assert laptop.sender.state(uid)["chain"] == notes[uid].chain
+        assert laptop.state(uid)["chain"] == notes[uid].chain
     for uid in gone:
         assert (laptop.sender.state(uid)["is_forgotten"], laptop.sender.state(uid)["chain"]) == (True, "")

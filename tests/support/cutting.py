@@ -132,6 +132,8 @@ def _message(source: socket.socket) -> bytes | None:
             return None
         data += part
     head = data.partition(b"\r\n\r\n")[0]
+    if b"transfer-encoding: chunked" in head.lower():
+        return _chunked(source, data, len(head) + 4)
     lengths = [line.partition(b":")[2] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
     parts, size = [data], len(data)
     whole = len(head) + 4 + (int(lengths[0]) if lengths else 0)
@@ -141,6 +143,19 @@ def _message(source: socket.socket) -> bytes | None:
         parts.append(part)
         size += len(part)
     return b"".join(parts)
+
+
+def _chunked(source: socket.socket, data: bytes, at: int) -> bytes | None:
+    """An answer in pieces, each behind its length; the last one is empty."""
+    while True:
+        while (end := data.find(b"\r\n", at)) < 0 or len(data) < end + 4 + int(data[at:end], 16):
+            if not (part := source.recv(1 << 16)):
+                return None
+            data += part
+        size = int(data[at:end], 16)
+        at = end + 4 + size
+        if not size:
+            return data
 
 
 @contextmanager
