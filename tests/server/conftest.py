@@ -13,9 +13,12 @@ from backstory.server.database import make_own
 from backstory.server.postgres import own_database
 from tests.support.clock import Clock
 from tests.support.team import Team, empty_database, open_folder, shared_postgres, team_of
+from tests.support.team_machines import TeamMachine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from backstory.server.people import LetIn
 
 
 @pytest.fixture(scope="session")
@@ -55,3 +58,18 @@ def folder() -> Iterator[Path]:
     if own.is_running:
         own.stop()
     shutil.rmtree(made)
+
+
+@pytest.fixture
+def machine(team: Team, tmp_path: Path) -> Iterator[Callable[..., TeamMachine]]:
+    """Makes a machine; all are Anna's unless somebody else's token is given."""
+    anna, made = team.founded(), list[TeamMachine]()
+    with team.served() as address:
+
+        def make(name: str, who: LetIn = anna) -> TeamMachine:
+            made.append(TeamMachine(tmp_path / name, team, who, address))
+            return made[-1]
+
+        yield make
+        for each in made:
+            each.close()

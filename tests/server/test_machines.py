@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.agent import install
 from tests.support.laptops import PASSWORD, go_on
+from tests.support.pulled import LATER
 from tests.support.shell import Shell
 
 if TYPE_CHECKING:
@@ -122,3 +123,22 @@ def test_without_a_login_a_source_has_to_be_named(tmp_path: Path) -> None:
     home.mkdir()
     refused = Shell(home)("pull")
     assert (refused.code, "ssh://HOST, or a folder. A team's server needs a login." in refused.err) == (2, True)
+
+
+def test_what_was_removed_here_is_erased_there_and_a_dry_run_says_so(
+    machines: tuple[LoggedIn, LoggedIn], team: Team
+) -> None:
+    team.clock.ms = LATER
+    laptop, desk = machines
+    go_on(laptop.home, laptop.cwd / "app", "aaaaaaaa", "first")
+    assert (laptop("ingest").code, laptop("sync").code, desk("pull").code) == (0, 0, 0)
+    (uid,) = [each["uid"] for each in laptop("list", "--all", "--json").json()["sessions"]]
+    assert laptop("rm", uid, "--yes").code == 0
+    said = laptop("sync", "--dry-run")
+    assert "On the server 1 session would be erased, since you removed them here." in said.err
+    assert laptop("sync", "--dry-run", "--json").json()["erasing_uids"] == [uid]
+    assert json.loads(laptop("sync", "status", "--json").out)["confirmed_count"] == 1
+    done = laptop("sync")
+    assert (done.code, "1 session removed here and erased there, too." in done.err) == (0, True)
+    assert desk("pull").out == "1 session removed, as there.\n"
+    assert desk("list", "--all", "--json").json()["sessions"] == []

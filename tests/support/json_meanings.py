@@ -108,6 +108,8 @@ enabled: true if history may leave this machine
 ended: when a turn ended
 env: the variables that a client gives the server
 erased_count: sessions that were erased on a team's server
+erased_uids: sessions, by uid, that a team's server erased since they were removed here
+erasing_uids: sessions, by uid, that a team's server is to erase since they were removed here
 error: why it failed
 errors: what could not be read, each with `reason`
 estimated_ms: about how much time a tip is worth

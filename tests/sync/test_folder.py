@@ -19,7 +19,7 @@ from backstory.sync import folder as folders
 from backstory.sync import sealing
 from backstory.sync.folder import FolderSource, FrameIndex, Passphrase, writers
 from backstory.sync.pull_plan import SentPoint
-from backstory.workspace.stores.pulling import known_files, pull
+from backstory.workspace.stores.pulling import noted, pull
 from backstory.workspace.stores.pushing import own_writer, push
 from tests.support.portable import held
 from tests.support.pulled import PullingMachine
@@ -58,7 +58,7 @@ def pulled(machine: PullingMachine, folder: Path, said: str = SAID, *, plain: bo
         pull(
             machine.workspace,
             FolderSource(
-                each, Passphrase(lambda: said or None, reads_plain=plain), known_files(machine.workspace, each.name)
+                each, Passphrase(lambda: said or None, reads_plain=plain), noted(machine.workspace, each.name).files
             ),
         )
         for each in writers(folder)[0]

@@ -14,7 +14,7 @@ class SessionOrigin(NamedTuple):
     """A session. ``project``: its project's key; ``parent``: the identity in the uid of the one that it comes from.
 
     ``elsewhere``: the store from elsewhere that it was taken from. ``root``: its worktree's, as this machine had it.
-    ``without_bytes``: 1 where it came by an import that had not the bytes of its logs.
+    ``imported``: 1 where it came from another machine; ``without_bytes``: 1 where it has none of its logs' bytes.
     """
 
     id: int
@@ -27,6 +27,7 @@ class SessionOrigin(NamedTuple):
     cwd: str | None
     turns: int
     events: int
+    imported: int
     without_bytes: int
 
 
@@ -36,7 +37,7 @@ def origins(db: apsw.Connection) -> list[SessionOrigin]:
         SessionOrigin(*row)
         for row in fetch(
             db,
-            tuple[int, str, str | None, str | None, str | None, str | None, str | None, str | None, int, int, int],
+            tuple[int, str, str | None, str | None, str | None, str | None, str | None, str | None, int, int, int, int],
             _ORIGINS,
         )
     ]
@@ -58,8 +59,8 @@ def ties(db: apsw.Connection, session_id: int) -> SessionTies:
 
 
 def forgotten(db: apsw.Connection) -> list[str]:
-    """The identities of sessions that people removed."""
-    return [identity for (identity,) in fetch(db, tuple[str], "select substr(uid, 11) from forgotten")]
+    """The uids of sessions that people removed."""
+    return [uid for (uid,) in fetch(db, tuple[str], "select uid from forgotten")]
 
 
 _TIES = """
@@ -69,6 +70,7 @@ select null, null, branch from session_branches where session_id = ?1
 _ORIGINS = """
 select id, uid, project, parent_identity, relation, elsewhere, root, cwd,
   (select count(*) from turns t where t.session_id = s.id), (select count(*) from events e where e.session_id = s.id),
+  imported is not null,
   imported is not null and exists (select 1 from logs where session_id = s.id and kind = 'json') and not exists
     (select 1 from logs where session_id = s.id and kind not in ('json', 'copy json'))
 from sessions s order by id

@@ -27,6 +27,7 @@ from backstory.server.offers import ShelfOffers
 from backstory.server.people import Caller, People, TeamRole
 from backstory.server.reading import TeamFilter, TeamList, TeamReading
 from backstory.server.refusals import Refused
+from backstory.server.removals import Removals
 from backstory.server.shelves import Shelves
 from backstory.sync.pull_plan import Want
 
@@ -126,6 +127,7 @@ class Api:
         self.deriving = Deriving(database, folder / DERIVING, now)
         self.people, self._shelves, self._reading = People(database, now), Shelves(database, now), TeamReading(database)
         self._bodies, self._offered = Bodies(), ShelfOffers(database)
+        self._removals = Removals(database, now)
 
     def app(self) -> Starlette:
         """The application."""
@@ -148,6 +150,9 @@ class Api:
             Route("/v1/machines", self._closed("read", self._machines), methods=["GET"]),
             Route("/v1/machines/{machine}/sessions", self._closed("read", self._offers), methods=["GET"]),
             Route("/v1/machines/{machine}/frames", self._closed("read", self._frames), methods=["POST"]),
+            Route("/v1/machines/{machine}/sessions/{uid}", self._closed("sync", self._take_back), methods=["DELETE"]),
+            Route("/v1/removals", self._closed("read", self._removed), methods=["POST"]),
+            Route("/v1/removals/{removal}", self._closed("read", self._removal), methods=["GET"]),
             Route("/v1/machines/{machine}", self._closed("sync", self._remove_machine), methods=["DELETE"]),
             Route("/v1/sessions", self._closed("read", self._sessions), methods=["GET"]),
             Route("/v1/sessions/count", self._closed("read", self._count), methods=["GET"]),
@@ -265,6 +270,16 @@ class Api:
         """The person whose machines it is about: the caller, or whom an admin names. Raises Refused."""
         name = asked.query.get("person")
         return caller if name is None else self.people.in_place_of(caller, name)
+
+    def _take_back(self, caller: Caller, asked: ServerRequest) -> Any:
+        self._removals.take_back(caller, asked.path["machine"], asked.path["uid"])
+        return {}
+
+    def _removed(self, caller: Caller, asked: ServerRequest) -> Any:
+        return {"removed": self._removals.among(caller, asked.body(WantedState).uids)}
+
+    def _removal(self, caller: Caller, asked: ServerRequest) -> Any:
+        return self._removals.removal(caller, asked.path["removal"])
 
     def _remove_machine(self, caller: Caller, asked: ServerRequest) -> Any:
         return {"session_count": self._shelves.remove_machine(caller, asked.path["machine"])}

@@ -133,7 +133,7 @@ class Shelves:
         """Store frames of a machine, in one transaction. Raises Refused for a body without any that may be sent."""
         parts = _checked(body)
         with self._database.of(caller.tenant) as rows:
-            generation = _next_generation(rows, caller)
+            generation = next_generation(rows, caller)
             of = (caller.tenant, caller.person, machine)
             rows.execute(_MACHINE, (*of, self._now().date(), caller.tenant, caller.token))
             storing = _Storing(rows, caller, machine, generation)
@@ -190,7 +190,7 @@ class Shelves:
         """Erase a session of the caller on all shelves, for good; return its mark. Raises Refused if there is none."""
         with self._database.of(caller.tenant) as rows:
             mark = _mark(rows, caller.tenant, uid)
-            generation = _next_generation(rows, caller)
+            generation = next_generation(rows, caller)
             there = erase_session(rows, caller.tenant, caller.person, uid)
             known = rows.execute(
                 "insert into removal values (%s, %s, %s, %s, %s) on conflict do nothing",
@@ -204,11 +204,11 @@ class Shelves:
     def remove_all(self, caller: Caller) -> list[str]:
         """Erase all that the caller sent, for good; return the uids of the sessions that there were."""
         with self._database.of(caller.tenant) as rows:
-            generation = _next_generation(rows, caller)
+            generation = next_generation(rows, caller)
             of = (caller.tenant, caller.person)
             found = rows.execute("select distinct session from frame where tenant = %s and person = %s order by 1", of)
             uids = [uid for (uid,) in found.fetchall()]
-            marks = _marks(rows, caller.tenant, uids)
+            marks = marks_of(rows, caller.tenant, uids)
             rows.executemany(
                 "insert into removal values (%s, %s, %s, %s, %s) on conflict do nothing",
                 [(*of, mark, self._now(), generation) for mark in marks],
@@ -221,7 +221,7 @@ class Shelves:
         """Erase the shelf of a machine; return how many sessions it had. Raises Refused if there is none."""
         of = (caller.tenant, caller.person, machine)
         with self._database.of(caller.tenant) as rows:
-            _next_generation(rows, caller)
+            next_generation(rows, caller)
             if not rows.execute("delete from machine where tenant = %s and person = %s and id = %s", of).rowcount:
                 raise Refused(404, "machine_unknown", "You have no such machine here.")
             gone = erase_machine(rows, *of)
@@ -432,7 +432,7 @@ order by f.generation, f.session, f.number
 """
 
 
-def _next_generation(rows: Cursor[Any], caller: Caller) -> int:
+def next_generation(rows: Cursor[Any], caller: Caller) -> int:
     """Count a change of what a person has; who changes more of it waits until this transaction ends. Raises Refused."""
     row = rows.execute(
         "update person set generation = generation + 1 where tenant = %s and id = %s returning generation",
@@ -505,10 +505,10 @@ def line_kind(line: bytes) -> bytes:
 
 
 def _mark(rows: Cursor[Any], tenant: int, uid: str) -> bytes:
-    return _marks(rows, tenant, [uid])[0]
+    return marks_of(rows, tenant, [uid])[0]
 
 
-def _marks(rows: Cursor[Any], tenant: int, uids: Iterable[str]) -> list[bytes]:
+def marks_of(rows: Cursor[Any], tenant: int, uids: Iterable[str]) -> list[bytes]:
     (key,) = _one(rows.execute("select key from organisation where tenant = %s", (tenant,)))
     return [hmac.new(bytes(key), uid.encode(), hashlib.sha256).digest() for uid in uids]
 

@@ -60,7 +60,7 @@ class FrameSender:
         if marked is None:
             raise SessionNotFound(want.uid)
         if not marked.id:
-            yield from _removal(marked, want)
+            yield from removal(marked.uid, marked.mark, want)
             return
         session = _Session(self._store, marked, want.sent)
         skipped = want.frames
@@ -74,13 +74,14 @@ class FrameSender:
         yield session.point()
 
 
-def _removal(marked: MarkedSession, want: Want) -> Iterator[SentFrame | SentPoint]:
-    at = iso(int(marked.mark.removeprefix(session_marks.REMOVED))) or ""
+def removal(uid: str, mark: str, want: Want) -> Iterator[SentFrame | SentPoint]:
+    """Yield the frame that says that a session was removed, by the mark of that, and the point behind it."""
+    at = iso(int(mark.removeprefix(session_marks.REMOVED))) or ""
     epoch = 1 if want.sent is None else want.sent.epoch + 1
-    lines = [encoded(RemovedLine(uid=marked.uid, at=at)) + b"\n"]
-    (data,) = frames.frames(lines, session=marked.uid, epoch=epoch)
+    lines = [encoded(RemovedLine(uid=uid, at=at)) + b"\n"]
+    (data,) = frames.frames(lines, session=uid, epoch=epoch)
     yield SentFrame(0, data)
-    yield SentPoint(epoch=epoch, upto=START, chain=head_of(data).chain, mark=marked.mark)
+    yield SentPoint(epoch=epoch, upto=START, chain=head_of(data).chain, mark=mark)
 
 
 class _Session:

@@ -44,22 +44,24 @@ class LeavingChoice(Struct, frozen=True, kw_only=True):
 
     leaving: list[LeavingSession]
     staying: Counter[tuple[str, str]]
+    removed: set[str]
+    """The uids of sessions that people removed."""
 
 
 def choose(stores: Iterable[Store], opted: OptedIn) -> LeavingChoice:
     """Decide of every session of these stores, each of which is in the first of them that has it."""
     found = dict[str, LeavingSession]()
-    removed = set[str]()
+    uids = set[str]()
     for store in stores:
-        removed.update(store.ask(origins.forgotten))
+        uids.update(store.ask(origins.forgotten))
         for each in store.ask(origins.origins):
             found.setdefault(session_identity(each.uid), LeavingSession(store=store, origin=each))
-    decided = dict[str, str]()
+    decided, removed = dict[str, str](), {session_identity(uid) for uid in uids}
     for identity in found:
         _decide(identity, found, removed, opted, decided)
     staying = Counter((why, found[each].origin.project or "") for each, why in decided.items() if why)
     leaving = [replace(found[each], repository=_repository(each, found)) for each, why in decided.items() if not why]
-    return LeavingChoice(leaving=leaving, staying=staying)
+    return LeavingChoice(leaving=leaving, staying=staying, removed=uids)
 
 
 def _repository(identity: str, found: dict[str, LeavingSession]) -> str:

@@ -16,6 +16,7 @@ from backstory.exchange.frames import FrameDamaged, joined
 from backstory.exchange.json_lines import FORMAT, End, FileHead
 from backstory.model import encoded
 from backstory.store.private import as_ours, make_private_folder
+from backstory.sync.notes import SyncNotes
 from backstory.sync.pull_plan import Want
 from backstory.sync.server_source import ServerSource, machines
 from backstory.sync.spool import FrameSpool
@@ -64,7 +65,7 @@ class _Writing:
     """The file of one machine. Its name appears when it is whole."""
 
     def __init__(self, remote: Remote, person: str, machine: SentMachine, path: Path) -> None:
-        self._source, self._path = ServerSource(remote, machine, "", "", person), path
+        self._source, self._path = ServerSource(remote, machine, "", SyncNotes(path), {""}, person), path
         self._person, self._machine = person, machine.name or machine.id
         self._sessions = self._events = 0
         self._failed = list[str]()

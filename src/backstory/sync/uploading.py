@@ -25,6 +25,7 @@ from backstory.sync.notes import SyncNote
 from backstory.sync.outward_export import BESIDES, OutwardExport
 from backstory.sync.pull_plan import SentPoint
 from backstory.sync.remote import understood
+from backstory.sync.removed import COPY, FORGOTTEN, erase, forgotten
 from backstory.sync.sent_history import SaidLines, SentHistory
 
 if TYPE_CHECKING:
@@ -44,8 +45,8 @@ FRAMES_AT_ONCE, BYTES_AT_ONCE = 64, 4 * 1024 * 1024
 STATES_AT_ONCE = 1_000
 TRIES = 3
 """The number of times that a session is sent whose server knows another state of it than was noted."""
-STORED, FORGOTTEN, DAMAGED = ("ok", "had"), "forgotten", "damaged"
-"""Words of the server; the second is a note's history, too."""
+STORED, DAMAGED = ("ok", "had"), "damaged"
+"""Words of the server, besides that a session is forgotten."""
 
 
 class NotSent(Struct, frozen=True, kw_only=True):
@@ -67,6 +68,8 @@ class Sent(Struct, kw_only=True):
     staying: int = 0
     forgotten: list[str] = field(default_factory=list)
     """The uids of those that the person took out of the server: they stay out."""
+    erased: list[str] = field(default_factory=list)
+    """The uids of those that the server erased because they were removed here."""
     failed: list[NotSent] = field(default_factory=list)
 
 
@@ -154,6 +157,7 @@ class Uploader:
             by_repository.setdefault(each.repository.lower(), []).append(each)
         if asks_first:
             self._remote.ask("GET", "/v1/me")
+        self.done.erased = erase(self._remote, self._notes, choice.removed)
         self._ask_states([each.origin.uid for each in choice.leaving if each.origin.uid not in self._notes.sent])
         done, total = 0, len(choice.leaving)
         try:
@@ -306,7 +310,7 @@ class Uploader:
         session, export = leaving.session, leaving.export
         point = SentPoint(
             epoch=epoch, upto=said.upto, chain=last, mark=leaving.mark, logs=tuple(said.logs),
-            telling=export.telling(leaving.uid),
+            telling=export.telling(leaving.uid), sidecars=COPY if session.origin.imported else "",
         )  # fmt: skip
         local = _local(session, point)
         # What another process wrote meanwhile may not be what was read.
@@ -487,15 +491,11 @@ def _own_marks(stores: Iterable[Store], leaving: Iterable[LeavingSession]) -> di
     return {each.origin.uid: f"{rules} {marks[id(each.store), each.origin.id]}" for each in leaving}
 
 
-def forgotten(mark: str = "", telling: tuple[int, ...] = ()) -> SentPoint:
-    """The note about a session that a person took out of the server."""
-    return SentPoint(epoch=1, upto=START, chain=frames.NO_CHAIN, mark=mark, history=FORGOTTEN, telling=telling)
-
-
 def as_json(done: Sent) -> dict[str, Any]:
     """Return the result of a sync as ``sync --json`` prints it."""
     return {
         "created_uids": done.created, "sent_uids": done.sent, "event_count": done.events,
         "unchanged_count": done.unchanged, "staying_count": done.staying, "forgotten_uids": done.forgotten,
+        "erased_uids": done.erased,
         "failed": [{"uid": each.session, "reason": each.reason} for each in done.failed],
     }  # fmt: skip

@@ -98,18 +98,18 @@ def _from_far(app: App, source: str, program: str, *, as_json: bool) -> Pulled:
 def _from_server(app: App) -> tuple[str, list[Pulled]]:
     from backstory.cli.syncing import remote
     from backstory.sync.server_source import sources
-    from backstory.workspace.stores.pulling import known_files, pull
+    from backstory.workspace.stores.pulling import noted, pull
 
     own = accounts.account(app.home)
     with remote(app, own) as server:
-        found = sources(server, own, lambda id_: known_files(app.workspace, id_))
+        found = sources(server, own, lambda id_: noted(app.workspace, id_))
         return own.address, [pull(app.workspace, each, output.progress) for each in found]
 
 
 def _from_folder(app: App, folder: Path, passphrase: Passphrase) -> Iterator[Pulled]:
     from backstory.errors import FolderNotUsable, PassphraseWrong
     from backstory.sync.folder import FolderSource, writers
-    from backstory.workspace.stores.pulling import Pulled, known_files, pull
+    from backstory.workspace.stores.pulling import Pulled, noted, pull
     from backstory.workspace.stores.pushing import own_writer
 
     if not folder.is_dir():
@@ -120,7 +120,7 @@ def _from_folder(app: App, folder: Path, passphrase: Passphrase) -> Iterator[Pul
     own = own_writer(app.workspace, folder)
     for each in found:
         if each.name != own:
-            source = FolderSource(each, passphrase, known_files(app.workspace, each.name))
+            source = FolderSource(each, passphrase, noted(app.workspace, each.name).files)
             try:
                 yield pull(app.workspace, source, output.progress)
             except PassphraseWrong:

@@ -1,13 +1,13 @@
 """``backstory sync``: history for a team's server; with ``--dry-run`` what would leave, and nothing is sent.
 
 JSON of what was sent: ``address``, ``created_uids``, ``sent_uids``, ``event_count``, ``unchanged_count``,
-``staying_count``, ``forgotten_uids``, ``failed``. Of ``status``: ``confirmed_count``, ``event_count``,
+``staying_count``, ``forgotten_uids``, ``erased_uids``, ``failed``. Of ``status``: ``confirmed_count``, ``event_count``,
 ``waiting_count``, ``staying_count``, ``machines`` (yours that sent something: ``id``, ``name``, ``session_count``,
 ``event_count``, ``seen``, ``is_this``). Of ``forget``: ``forgotten_uids``, or ``machine`` and ``session_count``.
 Of ``--dry-run``:
 ``enabled`` and ``has_board`` (the settings), ``leaving`` (by repository: ``session_count``, ``turn_count``,
 ``event_count``, ``bytes``, ``masked`` by kind, ``branches``, ``emails``), ``staying`` (``repository``,
-``session_count``, ``reason``), ``unusable`` (entries of sync.repositories that name no repository).
+``session_count``, ``reason``), ``erasing_uids``, ``unusable`` (entries of sync.repositories that name no repository).
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from backstory.ask import origins
 from backstory.cli import output, syncing
 from backstory.cli.app import now_ms
 from backstory.cli.options import json_option, sessions_argument, store_option
 from backstory.cli.stop_signals import stop_on_signals
 from backstory.cli.trusting import is_agreed
 from backstory.config import SyncSettings
+from backstory.errors import NotLoggedIn
 from backstory.sync import account as accounts
-from backstory.sync import uploading
+from backstory.sync import removed, uploading
 from backstory.sync.dry_run import dry_run as counted
 from backstory.sync.following import SteadySync
 from backstory.sync.notes import SyncNotes
@@ -223,6 +225,8 @@ def _print_sent(address: str, done: Sent) -> None:
         output.talk(f"{output.counted(len(done.created), 'session')} of them are new there.")
     if done.staying:
         output.talk(f"{output.counted(done.staying, 'session')} stay here: backstory sync --dry-run")
+    if done.erased:
+        output.talk(f"{output.counted(len(done.erased), 'session')} removed here and erased there, too.")
     for each in done.failed:
         output.talk(_not_taken(each))
 
@@ -243,13 +247,27 @@ def _dry_run(app: App, *, as_json: bool) -> None:
             stores, opted, machine_of(stores, str(app.user_home)), lambda: app.workspace.redactor(people=False),
             app.workspace.now(), report,
         )  # fmt: skip
+    erasing = _erasing(app)
     if as_json:
         settled = {"enabled": settings.is_enabled, "has_board": settings.has_board}
-        output.json(settled | msgspec.to_builtins(found) | {"unusable": opted.unusable})
+        output.json(settled | msgspec.to_builtins(found) | {"erasing_uids": erasing, "unusable": opted.unusable})
     else:
         _print(found, settings)
+        if erasing:
+            output.talk(
+                f"On the server {output.counted(len(erasing), 'session')} would be erased, since you removed them here."
+            )
     for each in opted.unusable:
         output.talk(f"{each!r} in {OPT_IN} names no repository: me/app (at github.com), HOST/OWNER/NAME, or a folder.")
+
+
+def _erasing(app: App) -> list[str]:
+    """The sessions that were removed here, and that the server is to erase."""
+    try:
+        notes = SyncNotes.read(accounts.notes_of(app.home, accounts.account(app.home)))
+    except NotLoggedIn:
+        return []
+    return removed.erasing(notes, [uid for each in syncing.stores(app) for uid in each.ask(origins.forgotten)])
 
 
 def _print(found: DryRun, settings: SyncSettings) -> None:

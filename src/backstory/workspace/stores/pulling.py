@@ -312,9 +312,9 @@ class _Puller:
             raise FrameDamaged("it is another one here than was sent")
 
 
-def known_files(workspace: Workspace, source_id: str) -> set[str]:
-    """Return the files of a writer that were read to their end."""
-    return SyncNotes.read(notes_from(workspace.home, source_id)).files
+def noted(workspace: Workspace, source_id: str) -> SyncNotes:
+    """Return the notes on a side: what came of it, and which files of a writer were read to their end."""
+    return SyncNotes.read(notes_from(workspace.home, source_id))
 
 
 def as_json(done: Pulled) -> dict[str, object]:

@@ -1,0 +1,80 @@
+"""Sessions that a person removed here, and that were sent: they are erased on the server, too.
+
+One that came here from another machine is a copy: of it only what this machine sent goes, and the original stays.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from backstory.errors import ServerRefused
+from backstory.exchange import frames
+from backstory.exchange.frames import START
+from backstory.ids import session_identity
+from backstory.sync.notes import SyncNote
+from backstory.sync.pull_plan import SentPoint
+from backstory.sync.remote import understood
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from backstory.sync.notes import SyncNotes
+    from backstory.sync.remote import Remote
+
+FORGOTTEN = "forgotten"
+"""A note's history where the session was taken out of the server."""
+COPY = "copy"
+"""Noted beside what was sent of a session that came here from another machine."""
+STATES_AT_ONCE = 1_000
+
+
+class _State(Struct, frozen=True):
+    uid: str
+    chain: str
+
+
+class _States(Struct, frozen=True):
+    sessions: list[_State]
+
+
+def forgotten(mark: str = "", telling: tuple[int, ...] = ()) -> SentPoint:
+    """The note about a session that a person took out of the server."""
+    return SentPoint(epoch=1, upto=START, chain=frames.NO_CHAIN, mark=mark, history=FORGOTTEN, telling=telling)
+
+
+def erasing(notes: SyncNotes, removed: Iterable[str]) -> list[str]:
+    """Return the sessions that were removed here and are noted as sent, by the uids that they were sent with."""
+    sent = {session_identity(uid): uid for uid, point in notes.sent.items() if point.history != FORGOTTEN}
+    return sorted({sent[identity] for uid in removed if (identity := session_identity(uid)) in sent})
+
+
+def erase(remote: Remote, notes: SyncNotes, removed: Iterable[str]) -> list[str]:
+    """Have the server erase what was removed here; return what it had. Raises ServerRefused, ServerUnreachable."""
+    known, removed = {session_identity(uid) for uid in notes.sent}, [*removed]
+    # Notes that are lost tell neither what was sent nor that it is a copy.
+    unsure = [uid for uid in removed if session_identity(uid) not in known]
+    there = list[str]()
+    for at in range(0, len(unsure), STATES_AT_ONCE):
+        said = remote.ask("POST", "/v1/state", {"uids": unsure[at : at + STATES_AT_ONCE]})
+        there += [each.uid for each in understood(remote, said, _States).sessions if each.chain]
+    gone = list[str]()
+    for uid in [*erasing(notes, removed), *there]:
+        sent = notes.sent.get(uid)
+        is_copy = sent is None or sent.sidecars == COPY
+        _delete(remote, f"/v1/machines/{remote.machine}/sessions/{uid}" if is_copy else f"/v1/sessions/{uid}")
+        notes.add(SyncNote(uid=uid, sent=forgotten()))
+        gone.append(uid)
+    if nothing := [SyncNote(uid=uid, sent=forgotten()) for uid in unsure if uid not in there]:
+        notes.add(*nothing)
+    return gone
+
+
+def _delete(remote: Remote, path: str) -> Any:
+    try:
+        remote.ask("DELETE", path)
+    except ServerRefused as refused:
+        # The answer to the first of two such requests may have been lost.
+        if refused.status != 404:
+            raise
