@@ -49,6 +49,8 @@ def both(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bo
         for uid in machine.store.uids():
             assert set(sender.send(*frames_of_store(machine.store, machine.store.session(uid)))) == {"ok"}
         team.derive(sender.who)
+        with team.database.of(sender.tenant) as rows:
+            assert rows.execute("select session, error, tries from job").fetchall() == []
         environ = {"BACKSTORY_HOME": str(folder / "backstory"), "HOME": str(folder)}
         with open_workspace(folder, environ, store=str(machine.store_path), now=lambda: NOW) as workspace:
             workspace.believe(workspace.home_store)

@@ -22,13 +22,15 @@ from backstory.exchange.json_lines import Uid
 from backstory.server import shelves
 from backstory.server.bodies import Bodies, announced, body
 from backstory.server.deriving import Deriving
+from backstory.server.kept_sessions import BYTES_MAX, KeptSessions
 from backstory.server.limits import Limits
 from backstory.server.offers import ShelfOffers
 from backstory.server.people import Caller, People, TeamRole
 from backstory.server.reading import TeamFilter, TeamList, TeamReading
 from backstory.server.refusals import Refused
 from backstory.server.removals import Removals
-from backstory.server.shelves import Shelves
+from backstory.server.session_answers import OneSession, SessionAnswers, WantedEntries
+from backstory.server.shelves import Shelves, SyncWord
 from backstory.sync.pull_plan import Want
 
 if TYPE_CHECKING:
@@ -46,8 +48,8 @@ RETRY_S = 5
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 MACHINE = "Backstory-Machine"
 """The header with the id of the machine that asks."""
-DERIVING = "deriving"
-"""The folder for files of jobs, in that of sessions."""
+DERIVING, KEPT = "deriving", "kept"
+"""The folders for files of jobs and for sessions that are read, in that of sessions."""
 Body = TypeVar("Body", bound=Struct)
 
 
@@ -117,14 +119,17 @@ class WantedFrames(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Api:
-    """The routes of a server with this database. ``folder``: for sessions that are read."""
+    """The routes of a server. ``folder``: for sessions that are read, ``kept_bytes`` of each organisation."""
 
     def __init__(
         self, database: TeamDatabase, folder: Path, now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        limits: Limits | None = None,
+        limits: Limits | None = None, kept_bytes: int = BYTES_MAX,
     ) -> None:  # fmt: skip
         self._database, self._limits = database, limits or Limits()
-        self.deriving = Deriving(database, folder / DERIVING, now)
+        self.deriving, self.kept = (
+            Deriving(database, folder / DERIVING, now), KeptSessions(database, folder / KEPT, kept_bytes, now),
+        )  # fmt: skip
+        self._answers = SessionAnswers(database, self.kept)
         self.people, self._shelves, self._reading = People(database, now), Shelves(database, now), TeamReading(database)
         self._bodies, self._offered = Bodies(), ShelfOffers(database)
         self._removals = Removals(database, now)
@@ -156,7 +161,9 @@ class Api:
             Route("/v1/machines/{machine}", self._closed("sync", self._remove_machine), methods=["DELETE"]),
             Route("/v1/sessions", self._closed("read", self._sessions), methods=["GET"]),
             Route("/v1/sessions/count", self._closed("read", self._count), methods=["GET"]),
+            Route("/v1/sessions/{uid}", self._closed("read", self._session), methods=["GET"]),
             Route("/v1/sessions/{uid}", self._closed("sync", self._remove), methods=["DELETE"]),
+            Route("/v1/sessions/{uid}/entries", self._closed("read", self._entries), methods=["GET"]),
             Route("/v1/sessions", self._closed("sync", self._remove_all), methods=["DELETE"]),
             Route("/v1/resolve", self._closed("read", self._resolve), methods=["GET"]),
             Route("/v1/change-token", self._closed("read", self._change_token), methods=["GET"]),
@@ -209,10 +216,14 @@ class Api:
         return {}
 
     def _put_out(self, caller: Caller, asked: ServerRequest) -> Any:
-        return {"erased_count": self.people.put_out(caller, asked.path["name"])}
+        erased = self.people.put_out(caller, asked.path["name"])
+        self.kept.erase(caller.tenant)
+        return {"erased_count": erased}
 
     def _leave(self, caller: Caller, asked: ServerRequest) -> Any:
-        return {"erased_count": self.people.leave(caller)}
+        erased = self.people.leave(caller)
+        self.kept.erase(caller.tenant, caller.person)
+        return {"erased_count": erased}
 
     def _invite(self, caller: Caller, asked: ServerRequest) -> Any:
         return {"code": self.people.invite(caller, asked.body(NewInvite).role)}
@@ -220,7 +231,10 @@ class Api:
     # history ----------------------------------------------------------------------------------------------------------
 
     def _sync(self, caller: Caller, asked: ServerRequest) -> Any:
-        return self._shelves.store(caller, asked.machine(), asked.data)
+        found = self._shelves.store(caller, asked.machine(), asked.data)
+        for uid in {each.uid for each in found.confirmed if each.word == SyncWord.OK}:
+            self.kept.erase(caller.tenant, caller.person, uid)
+        return found
 
     def _state(self, caller: Caller, asked: ServerRequest) -> Any:
         return {"sessions": self._shelves.state(caller, asked.machine(), asked.body(WantedState).uids)}
@@ -232,13 +246,22 @@ class Api:
         return Response(found.data, media_type="application/octet-stream", headers=HEADERS | said)
 
     def _remove(self, caller: Caller, asked: ServerRequest) -> Any:
-        return {"removal": self._shelves.remove(caller, asked.uid())}
+        uid = asked.uid()
+        removal = self._shelves.remove(caller, uid)
+        self.kept.erase(caller.tenant, caller.person, uid)
+        return {"removal": removal}
 
     def _sessions(self, caller: Caller, asked: ServerRequest) -> Any:
         return self._reading.sessions(caller, asked.asks(TeamList))
 
     def _count(self, caller: Caller, asked: ServerRequest) -> Any:
         return {"total": self._reading.count(caller, asked.asks(TeamFilter))}
+
+    def _session(self, caller: Caller, asked: ServerRequest) -> Any:
+        return self._answers.head(caller, asked.uid(), asked.asks(OneSession))
+
+    def _entries(self, caller: Caller, asked: ServerRequest) -> Any:
+        return self._answers.entries(caller, asked.uid(), asked.asks(WantedEntries))
 
     def _resolve(self, caller: Caller, asked: ServerRequest) -> Any:
         found = self._reading.resolve(caller, asked.asks(Named).words)
@@ -251,7 +274,9 @@ class Api:
         return {"repositories": self._reading.repositories(caller)}
 
     def _remove_all(self, caller: Caller, asked: ServerRequest) -> Any:
-        return {"uids": self._shelves.remove_all(caller)}
+        uids = self._shelves.remove_all(caller)
+        self.kept.erase(caller.tenant, caller.person)
+        return {"uids": uids}
 
     def _machines(self, caller: Caller, asked: ServerRequest) -> Any:
         if (whose := self._whose(caller, asked)) is not caller:
@@ -273,6 +298,7 @@ class Api:
 
     def _take_back(self, caller: Caller, asked: ServerRequest) -> Any:
         self._removals.take_back(caller, asked.path["machine"], asked.path["uid"])
+        self.kept.erase(caller.tenant, caller.person, asked.path["uid"])
         return {}
 
     def _removed(self, caller: Caller, asked: ServerRequest) -> Any:
@@ -282,7 +308,9 @@ class Api:
         return self._removals.removal(caller, asked.path["removal"])
 
     def _remove_machine(self, caller: Caller, asked: ServerRequest) -> Any:
-        return {"session_count": self._shelves.remove_machine(caller, asked.path["machine"])}
+        count = self._shelves.remove_machine(caller, asked.path["machine"])
+        self.kept.erase(caller.tenant, caller.person)
+        return {"session_count": count}
 
     def _backfill(self, caller: Caller, asked: ServerRequest) -> Any:
         return {"sessions_queued": self.deriving.backfill(caller, asked.body(WantedBackfill).session_id)}

@@ -109,7 +109,7 @@ class TeamReading:
             behind = (None,) * 4 if place is None else (_time(place.active), place.uid, place.person, place.machine)
             found = rows.execute(f"select * from {_FOUND}".encode(), (*asked, *behind, limit + 1)).fetchall()
             shown = [(person, uid, machine) for person, uid, machine, _ in found[:limit]]
-            listed = _listed(rows, caller, shown)
+            listed = listed_sessions(rows, caller, shown)
             is_whole = len(found) <= limit and place is None
             total = len(found) if is_whole or not wanted.counts else _counted(rows, asked)
         *_, last = [None, *found[:limit]]
@@ -178,8 +178,11 @@ def _counted(rows: Cursor[Any], asked: tuple[Any, ...]) -> int:
     return int(count)
 
 
-def _listed(rows: Cursor[Any], caller: Caller, keys: Sequence[tuple[int, str, str]]) -> list[dict[str, Any]]:
-    """Sessions as lists have them, in this order. One that is not derived yet is what its first line said."""
+def listed_sessions(rows: Cursor[Any], caller: Caller, keys: Sequence[tuple[int, str, str]]) -> list[dict[str, Any]]:
+    """Return sessions as lists have them, by person, uid and machine, in this order.
+
+    One that is not derived yet has what its first line said.
+    """
     columns = [list(each) for each in zip(*keys, strict=True)] or [[], [], []]
     found = {
         (person, uid, machine): {

@@ -56,11 +56,13 @@ class ServerPlace(Struct, frozen=True, kw_only=True):
 
 
 def serve(
-    place: ServerPlace, folder: Path, database_url: str | None, organisation: str, tell: Callable[[ServedTeam], None]
-) -> None:
+    place: ServerPlace, folder: Path, database_url: str | None, organisation: str, tell: Callable[[ServedTeam], None],
+    kept_bytes: int,
+) -> None:  # fmt: skip
     """Serve until a person or the system ends it.
 
-    ``database_url``: of a PostgreSQL, else one of its own is in ``folder``; ``organisation``: the name of the first.
+    ``database_url``: of a PostgreSQL, else one of its own is in ``folder``; ``organisation``: the name of the first;
+    ``kept_bytes``: the most of sessions that are read, for each organisation.
     Raises DatabaseNotStarted, DatabaseUnusable, PortTaken, ListeningRefused, ServerNotInstalled.
     """
     check(place)
@@ -69,7 +71,8 @@ def serve(
         database = ends.enter_context(opened(folder, database_url))
         sessions = folder / SESSIONS
         ends.enter_context(working(database.address, sessions / DERIVING))
-        api = Api(database, sessions)
+        api = Api(database, sessions, kept_bytes=kept_bytes)
+        api.kept.begin()
         config = uvicorn.Config(
             api.app(), lifespan="off", ws="none", log_level="critical", access_log=False, server_header=False,
             timeout_graceful_shutdown=ENDS_IN_S, proxy_headers=place.is_behind_proxy,

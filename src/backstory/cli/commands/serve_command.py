@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 PACKAGES = ("starlette", "uvicorn", "psycopg", "psycopg_pool")
 PORT = 7421
-DATABASE, DATA = "BACKSTORY_DATABASE_URL", "BACKSTORY_SERVER_DATA"
+DATABASE, DATA, KEPT_MB = "BACKSTORY_DATABASE_URL", "BACKSTORY_SERVER_DATA", "BACKSTORY_SERVER_KEPT_MB"
+KEPT_MB_USUAL = 256
 
 
 @click.command("serve")
@@ -51,7 +52,10 @@ def command(
 
     place = ServerPlace(host=host, port=port, certificate=tls_cert, key=tls_key, is_behind_proxy=behind_proxy)
     folder = data or Path(app.environ.get(DATA) or _default_folder(app))
-    serve(place, app.cwd / folder, app.environ.get(DATABASE) or None, organisation, _tell)
+    kept = app.environ.get(KEPT_MB) or str(KEPT_MB_USUAL)
+    if not (kept.isascii() and kept.isdecimal()):
+        raise click.UsageError(f"{KEPT_MB} is a number of megabytes, and not {kept[:40]!r}.")
+    serve(place, app.cwd / folder, app.environ.get(DATABASE) or None, organisation, _tell, int(kept) << 20)
 
 
 def _default_folder(app: App) -> Path:
