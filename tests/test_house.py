@@ -110,13 +110,13 @@ ROOMS = {
         "contexts; ended runs that are not stored; a reader for others; images in records, subagents by their calls",
     ),
     "sync": Budget(
-        3_465,
+        3_495,
         24,
         "what may leave the machine: the rule, the choice, texts without its names, a count of it; two machines: the "
         "plan, the words, ssh, files that are sealed; hashes of what was sent; telling records",
     ),
     "server": Budget(
-        3_845,
+        3_865,
         23,
         "a team's server: its PostgreSQL, who comes in, walls between organisations, answers, what is read there",
     ),

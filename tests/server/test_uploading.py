@@ -8,6 +8,7 @@ import apsw
 import pytest
 
 from backstory.errors import ServerUnreachable
+from backstory.exchange import frames
 from backstory.exchange.frames import read
 from backstory.export.full_form import FullForms
 from backstory.store import open_store
@@ -128,9 +129,9 @@ def test_a_session_whose_past_is_another_one_is_sent_anew(laptop: Laptop) -> Non
     laptop.works("aaaaaaaa", "third")
     assert laptop.sync().sent == [uid]
     laptop.sender.upto = ""
-    frames = [read(each) for each in laptop.sender.news()]
-    assert [each.head.epoch for each in frames] == [2]
-    assert any(b'"model":"another"' in line for line in frames[0].lines)
+    found = [read(each) for each in laptop.sender.news()]
+    assert [each.head.epoch for each in found] == [2]
+    assert any(b'"model":"another"' in line for line in found[0].lines)
 
 
 def test_what_waits_is_counted_without_the_server(laptop: Laptop) -> None:
@@ -232,6 +233,41 @@ def test_of_two_machines_with_other_histories_of_one_session_neither_takes_from_
         (of_laptop,), (of_desk,) = laptop.there().values(), desk.there().values()
         assert (len(of_laptop), "only here" in str(of_laptop), "only there" in str(of_laptop)) == (8, True, False)
         assert (len(of_desk), "only there" in str(of_desk), "only here" in str(of_desk)) == (10, True, False)
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_without_notes_no_event_is_sent_twice_however_it_was_sent_before(grows: bool, laptop: Laptop) -> None:
+    for number in range(4):
+        laptop.works("aaaaaaaa", f"prompt {number}")
+        laptop.works("bbbbbbbb", f"other {number}")
+        laptop.sync()
+    laptop.notes.unlink()
+    laptop.remote.bodies.clear()
+    if grows:
+        laptop.works("aaaaaaaa", "more")
+    done = laptop.sync()
+    sent = b"".join(map(_unpacked, laptop.remote.bodies))
+    assert (sent.count(b'{"type":"event"'), done.events, done.created) == (2 * grows, 2 * grows, [])
+    assert (len(done.sent), done.unchanged) == (grows, 2 - grows)
+    assert sorted(len(each) for each in laptop.there().values()) == [8, 8 + 2 * grows]
+    assert laptop.sync().unchanged == 2
+
+
+def test_a_session_whose_end_did_not_arrive_is_sent_to_its_end_without_notes(
+    laptop: Laptop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frames, "EVENTS_MAX", 1)
+    monkeypatch.setattr(uploading, "FRAMES_AT_ONCE", 1)
+    laptop.works("aaaaaaaa", "first", "second")
+    laptop.remote.lost = [False, False, False, True]
+    with pytest.raises(ServerUnreachable):
+        laptop.sync()
+    laptop.notes.unlink(missing_ok=True)
+    assert laptop.there() == {}
+    laptop.remote.bodies.clear()
+    laptop.sync()
+    assert b"".join(map(_unpacked, laptop.remote.bodies)).count(b'{"type":"event"') == 2
+    assert [len(each) for each in laptop.there().values()] == [4]
 
 
 def test_a_server_that_lost_what_it_had_gets_it_again(laptop: Laptop) -> None:

@@ -95,9 +95,10 @@ class NewRole(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WantedState(Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks up to where sessions are there."""
+    """Asks up to where sessions are there; ``is_hashed``: and what was sent of them, as hashes."""
 
     uids: list[Uid]
+    is_hashed: bool = False
 
 
 class WantedBackfill(Struct, frozen=True, forbid_unknown_fields=True):
@@ -237,7 +238,9 @@ class Api:
         return found
 
     def _state(self, caller: Caller, asked: ServerRequest) -> Any:
-        return {"sessions": self._shelves.state(caller, asked.machine(), asked.body(WantedState).uids)}
+        wanted = asked.body(WantedState)
+        found = self._shelves.state(caller, asked.machine(), wanted.uids, is_hashed=wanted.is_hashed)
+        return {"sessions": found}
 
     def _changes(self, caller: Caller, asked: ServerRequest) -> Response:
         found = self._shelves.changes(caller, asked.machine(), asked.query.get("after", ""))

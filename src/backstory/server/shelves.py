@@ -28,6 +28,7 @@ from backstory.server.audit import note
 from backstory.server.erasing import erase_history, erase_machine, erase_session
 from backstory.server.jobs import ShelfPlace
 from backstory.server.refusals import Refused
+from backstory.sync.sent_history import of_frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -42,6 +43,8 @@ FRAMES_MAX = 64
 BYTES_MAX = frames.HEAD_BYTES_MAX + frames.PACKED_BYTES_MAX
 """The most bytes of one request: one frame of one long line."""
 ASKED_MAX = 1_000
+HASHED_MAX = 20
+"""The most sessions of which all that was sent is read for one answer."""
 CHANGES_BYTES = 8 * 1024 * 1024
 """An answer ends with the frame that reaches this."""
 TITLE_CHARS = 500
@@ -75,6 +78,8 @@ class ShelfState(Struct, frozen=True, kw_only=True):
     chain: str = ""
     events: int = 0
     is_forgotten: bool = False
+    history: str = ""
+    """Hashes of what was sent, if they were asked for: who lost the notes knows by them where to go on."""
 
 
 class Confirmed(Struct, frozen=True, kw_only=True):
@@ -143,13 +148,14 @@ class Shelves:
                 jobs.queue(rows, ShelfPlace(caller.tenant, caller.person, uid, machine), self._now(), before)
         return SyncAnswer(generation=generation, confirmed=confirmed)
 
-    def state(self, caller: Caller, machine: str, uids: Sequence[str]) -> list[ShelfState]:
+    def state(self, caller: Caller, machine: str, uids: Sequence[str], *, is_hashed: bool = False) -> list[ShelfState]:
         """Return the last frame of each of these sessions of a machine. Raises Refused for too many."""
-        if len(uids) > ASKED_MAX:
-            raise Refused(400, "too_many", f"At most {ASKED_MAX:,} sessions at once.")
+        most = HASHED_MAX if is_hashed else ASKED_MAX
+        if len(uids) > most:
+            raise Refused(400, "too_many", f"At most {most:,} sessions at once.")
         with self._database.of(caller.tenant) as rows:
             storing = _Storing(rows, caller, machine, 0)
-            return [storing.state(each) for each in uids]
+            return [storing.state(each, is_hashed=is_hashed) for each in uids]
 
     def machines(self, caller: Caller) -> tuple[list[ShelfMachine], int]:
         """Return the machines that sent something for the caller, and how many sessions were ever removed."""
@@ -257,15 +263,25 @@ class _Storing:
             self._add(data, frame, shelf)
         return Confirmed(uid=uid, word=word, state=self.state(uid))
 
-    def state(self, uid: str) -> ShelfState:
-        """The last frame of a session."""
+    def state(self, uid: str, *, is_hashed: bool = False) -> ShelfState:
+        """The last frame of a session; ``is_hashed``: with hashes of what was sent."""
         if self._is_removed(uid):
             return ShelfState(uid=uid, is_forgotten=True)
         shelf = self._shelf(uid)
         if shelf.last is None:
             return ShelfState(uid=uid)
         last = shelf.last
-        return ShelfState(uid=uid, epoch=last.epoch, upto=last.upto, chain=last.chain, events=shelf.events)
+        history = str(of_frames(self._lines(uid, last.epoch))) if is_hashed else ""
+        return ShelfState(
+            uid=uid, epoch=last.epoch, upto=last.upto, chain=last.chain, events=shelf.events, history=history
+        )
+
+    def _lines(self, uid: str, epoch: int) -> Iterator[bytes]:
+        number = 0
+        while found := self._rows.execute(_FRAMES, (*self._of, uid, epoch, number, FRAMES_MAX)).fetchall():
+            for _, head, data in found:
+                yield from frames.read_again(head.encode() + b"\n" + bytes(data)).lines
+            number = found[-1][0]
 
     def end(self) -> None:
         """Write what waits."""
@@ -404,6 +420,11 @@ select f.head, f.number, (select sum(e.events) from frame e where e.tenant = f.t
 from frame f left join session s on s.tenant = f.tenant and s.person = f.person and s.machine = f.machine
   and s.uid = f.session
 where f.tenant = %s and f.person = %s and f.machine = %s and f.session = %s order by f.epoch desc, f.number desc limit 1
+"""
+_FRAMES = """
+select number, head, data from frame
+where tenant = %s and person = %s and machine = %s and session = %s and epoch = %s and number > %s
+order by number limit %s
 """
 _REPLACED = """
 delete from frame where tenant = %s and person = %s and machine = %s and session = %s and epoch < %s

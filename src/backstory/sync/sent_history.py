@@ -41,8 +41,38 @@ class SentHistory(NamedTuple):
         return " ".join(self)
 
 
+def of_frames(lines: Iterable[bytes]) -> SentHistory:
+    """The hashes of the lines of a session's frames, in which some are said again: each counts as it was said last.
+
+    Without the end of the session ``head`` is '': there is more to come.
+    """
+    said, place = SaidLines(), msgspec.json.Decoder(_Place).decode
+    heads, turns, is_end = list[bytes](), dict[str, bytes](), False
+
+    def events() -> Iterator[bytes]:
+        nonlocal is_end
+        for line in lines:
+            at = place(line)
+            is_end = at.type == "session_end"
+            if at.type == "event":
+                yield line
+            elif at.type == "turn":
+                turns[at.uid] = line
+            else:
+                if at.type == "session":
+                    heads.clear()
+                heads.append(line)
+
+    for each in (events(), turns.values(), heads):
+        for _ in said.read(each):
+            pass
+    found = said.history()
+    return found if is_end else found._replace(head="")
+
+
 class _Place(Struct, frozen=True):
     type: str
+    uid: str = ""
     seq: int = 0
     part: int = 0
     last_seq: int = 0

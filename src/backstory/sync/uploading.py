@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 RULES = "1"
 """Raised when what is taken out of history changes: all that was sent is then compared anew."""
 FRAMES_AT_ONCE, BYTES_AT_ONCE = 64, 4 * 1024 * 1024
-STATES_AT_ONCE = 1_000
+STATES_AT_ONCE, HASHED_AT_ONCE = 1_000, 20
 TRIES = 3
 """The number of times that a session is sent whose server knows another state of it than was noted."""
 STORED, DAMAGED = ("ok", "had"), "damaged"
@@ -82,6 +82,7 @@ class _State(Struct, frozen=True):
     chain: str
     events: int
     is_forgotten: bool
+    history: str = ""
 
 
 class _Word(Struct, frozen=True):
@@ -236,10 +237,17 @@ class Uploader:
 
     def _ask_states(self, uids: Sequence[str]) -> None:
         """Ask what the server has of sessions of which nothing is noted."""
+        there = list[str]()
         for at in range(0, len(uids), STATES_AT_ONCE):
-            said = self._remote.ask("POST", "/v1/state", {"uids": uids[at : at + STATES_AT_ONCE]})
-            for each in understood(self._remote, said, _States).sessions:
-                self._states[each.uid] = each
+            there += self._ask_some({"uids": uids[at : at + STATES_AT_ONCE]})
+        for at in range(0, len(there), HASHED_AT_ONCE):
+            self._ask_some({"uids": there[at : at + HASHED_AT_ONCE], "is_hashed": True})
+
+    def _ask_some(self, wanted: dict[str, Any]) -> list[str]:
+        """Note the answer; return the sessions that are there."""
+        found = understood(self._remote, self._remote.ask("POST", "/v1/state", wanted), _States).sessions
+        self._states |= {each.uid: each for each in found}
+        return [each.uid for each in found if each.chain]
 
     def _session(self, leaving: _Leaving, lines: Iterator[bytes], *, is_behind: bool) -> None:
         """Send a session from where it was sent to, if what was sent is as it was; else anew.
@@ -258,14 +266,7 @@ class Uploader:
         elif sent is not None:
             self._send_changed(leaving, lines, sent)
         elif state is not None and state.chain:
-            said = SaidLines()
-            made = list(_cut(said.read(lines), uid, state.epoch))
-            there = next((at for at, each in enumerate(made, 1) if head_of(each).chain == state.chain), 0)
-            if there:
-                # The server has the beginning, cut in the same way.
-                self._put(leaving, said, made, there)
-            else:
-                self._send_anew(leaving, state.epoch + 1)
+            self._send_changed(leaving, lines, self._as_noted(state))
         else:
             self._new.add(uid)
             said = SaidLines()
@@ -295,10 +296,12 @@ class Uploader:
         else:
             self._put(leaving, said, made)
 
-    def _send_anew(self, leaving: _Leaving, epoch: int) -> None:
-        for _, lines in leaving.export.by_session([leaving.session]):
-            said = SaidLines()
-            self._put(leaving, said, _cut(said.read(lines), leaving.uid, epoch))
+    def _as_noted(self, state: _State) -> SentPoint:
+        """The note that a session which the server has would get."""
+        if not state.history:
+            self._ask_some({"uids": [state.uid], "is_hashed": True})
+            state = self._states[state.uid]
+        return SentPoint(epoch=state.epoch, upto=state.upto, chain=state.chain, mark="", history=state.history)
 
     def _unchanged(self, leaving: _Leaving, said: SaidLines, sent: SentPoint) -> None:
         point = self._point(leaving, said, sent.epoch, sent.chain)
@@ -317,21 +320,16 @@ class Uploader:
         is_same = session.store.ask(session_marks.version) == leaving.version
         return msgspec.structs.replace(point, history=str(said.history(local if is_same else "")))
 
-    def _put(self, leaving: _Leaving, said: SaidLines, made: Iterable[bytes], there: int = 0) -> None:
-        """Have the frames of a session sent; ``there``: the number of the first that the server has."""
-        last, head = b"", None
-        for number, each in enumerate(made):
-            head = head_of(each)
+    def _put(self, leaving: _Leaving, said: SaidLines, made: Iterable[bytes]) -> None:
+        """Have the frames of a session sent."""
+        last = b""
+        for each in made:
             if last:
                 self._add(leaving, last, None)
-            last = each if number >= there else b""
-        if head is None:
-            return
-        point = self._point(leaving, said, head.epoch, head.chain)
+            last = each
         if last:
-            self._add(leaving, last, point)
-        else:
-            self._confirm(leaving.uid, point)
+            head = head_of(last)
+            self._add(leaving, last, self._point(leaving, said, head.epoch, head.chain))
 
     def _add(self, leaving: _Leaving, frame: bytes, point: SentPoint | None) -> None:
         size = sum(len(each) for each, _ in self._waiting) + len(frame)
