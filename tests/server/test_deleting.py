@@ -50,6 +50,7 @@ def admin_of(own: OwnDatabase) -> str:
 def sent(sender: Sender, uid: str, words: list[str]) -> None:
     frames = cut([[" ".join(words[:10])], [" ".join(words[10:])]], uid=uid, title=words[0])
     assert sender.send(*frames) == ["ok", "ok"]
+    assert sender.team.derive(sender.who) == 1
     assert sender.send(*cut([[STAYING]], uid="01M3250V00CJ5X1JHP0Z69AWZZ")) in (["ok"], ["had"])
 
 

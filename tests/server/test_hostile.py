@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -121,6 +122,21 @@ def test_a_frame_that_lies_is_damaged_and_the_next_request_is_served(data: bytes
     assert (status, [each["word"] for each in found["confirmed"]][:1]) == (200, ["damaged"])
     assert "01M3250V00CJ5X1JHP0Z69AWSR" not in str(found)
     assert (sender.send(good), sender.news()) == (["ok"], [good])
+
+
+def test_a_request_that_unpacks_to_much_takes_the_memory_of_one_frame(sender: Sender) -> None:
+    first, turn, event, end = exported(["a"])
+    long = [line("event", seq=number, turn=UID, event={"AssistantText": {"text": "x" * 8_000_000}})
+            for number in range(1, 21)]  # fmt: skip
+    sent = [*frames.frames([first, turn, *long, end], session=UID, is_redacted=True)]
+    assert (len(sent), sum(map(len, sent)) < 1_000_000, bool(event)) == (22, True, True)
+    tracemalloc.start()
+    try:
+        assert sender.send(*sent) == ["ok"] * 22
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 80_000_000
 
 
 # what else is asked ---------------------------------------------------------------------------------------------------

@@ -59,6 +59,15 @@ def test_no_unique_key_lacks_the_tenant(team: Team) -> None:
     assert [each for each in defined if not re.search(r"\(tenant[,)]", each)] == []
 
 
+def test_no_samples_of_texts_are_kept_for_plans(empty: str) -> None:
+    with prepared(empty):
+        pass
+    with psycopg.connect(empty) as connection:
+        connection.execute("create table backstory.bare (tenant int primary key, title text, said tsvector)")
+        found = connection.execute(database._SAMPLED.encode(), ("backstory",)).fetchall()
+    assert sorted(found) == [("bare", "said"), ("bare", "title")]
+
+
 def test_a_statement_that_names_no_tenant_sees_its_own_alone(team: Team) -> None:
     anna, eve = tenant_of(team.founded().token), tenant_of(team.founded("eve").token)
     with team.database.of(anna) as rows:

@@ -142,6 +142,7 @@ def _migrate(connection: Connection[Row]) -> None:
             connection.execute(file.read_text("utf-8").encode())
             connection.execute("insert into migration values (%s, now())", (number,))
             _wall(connection)
+            _sample_no_words(connection)
             connection.commit()
     connection.execute("select pg_advisory_unlock(%s)", (MIGRATING,))
 
@@ -189,6 +190,20 @@ def _wall(connection: Connection[Row]) -> None:
             connection.execute(sql.SQL(text).format(name))
 
 
+def _sample_no_words(connection: Connection[Row]) -> None:
+    """Have PostgreSQL keep no samples of texts for its plans: what is erased would stay among them."""
+    for table, column in connection.execute(_SAMPLED, (SCHEMA,)).fetchall():
+        text = "alter table {} alter column {} set statistics 0"
+        connection.execute(sql.SQL(text).format(sql.Identifier(table), sql.Identifier(column)))
+
+
+_SAMPLED = """
+select c.relname, a.attname from pg_class c join pg_namespace n on n.oid = c.relnamespace
+join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+where n.nspname = %s and c.relkind in ('r', 'p') and c.relname <> 'migration' and coalesce(a.attstattarget, -1) <> 0
+  and a.atttypid in ('text'::regtype, 'bytea'::regtype, 'tsvector'::regtype, 'json'::regtype, 'jsonb'::regtype,
+    'text[]'::regtype)
+"""
 _TENANTS_TABLES = """
 select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where n.nspname = %s and c.relkind in ('r', 'p') and c.relname <> 'migration'

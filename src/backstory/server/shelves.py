@@ -136,13 +136,14 @@ class Shelves:
 
     def store(self, caller: Caller, machine: str, body: bytes) -> SyncAnswer:
         """Store frames of a machine, in one transaction. Raises Refused for a body without any that may be sent."""
-        parts = _checked(body)
+        parts = _cut(body)
         with self._database.of(caller.tenant) as rows:
             generation = next_generation(rows, caller)
             of = (caller.tenant, caller.person, machine)
             rows.execute(_MACHINE, (*of, self._now().date(), caller.tenant, caller.token))
             storing = _Storing(rows, caller, machine, generation)
-            confirmed = [storing.take(data, frame) for data, frame in parts]
+            # One is unpacked at a time: a short request may unpack to much.
+            confirmed = [storing.take(data, damage or _read(data)) for data, damage in parts]
             storing.end()
             for uid, before in storing.shown.items():
                 jobs.queue(rows, ShelfPlace(caller.tenant, caller.person, uid, machine), self._now(), before)
@@ -482,9 +483,9 @@ def _place(text: str) -> tuple[int, str, int]:
     return int(found[1]), found[2], int(found[3])
 
 
-def _checked(body: bytes) -> list[tuple[bytes, Frame | FrameDamaged]]:
-    """The frames of a request, each checked. Raises Refused."""
-    parts = list[tuple[bytes, Frame | FrameDamaged]]()
+def _cut(body: bytes) -> list[tuple[bytes, FrameDamaged | None]]:
+    """The frames of a request, by their heads, and what is wrong with a head. Raises Refused."""
+    parts = list[tuple[bytes, FrameDamaged | None]]()
     at = 0
     while at < len(body):
         if len(parts) == FRAMES_MAX:
@@ -500,13 +501,17 @@ def _checked(body: bytes) -> list[tuple[bytes, Frame | FrameDamaged]]:
         at = end
         if head.bytes or not head.redacted:
             raise Refused(400, "not_masked", "Only frames whose secrets are masked are kept here, without logs' bytes.")
-        try:
-            parts.append((data, frames.read(data)))
-        except FrameDamaged as refused:
-            parts.append((data, refused))
+        parts.append((data, None))
     if not parts:
         raise Refused(400, "request_wrong", "The request has no frame.")
     return parts
+
+
+def _read(data: bytes) -> Frame | FrameDamaged:
+    try:
+        return frames.read(data)
+    except FrameDamaged as refused:
+        return refused
 
 
 def _repository(session: SessionLine) -> str:

@@ -1,0 +1,1 @@
+-- No samples of texts are kept for plans from here on: database.py sees to that behind each migration, and behind this one.
