@@ -267,6 +267,21 @@ def test_two_workers_take_a_job_once(sender: Sender) -> None:
     assert [each is not None for each in taken] == [True, False]
 
 
+def test_one_job_is_taken_however_the_database_looks_for_it(empty: str, postgres: str) -> None:
+    uids = [f"01M3250V00CJ5X1JHP0Z69AW{letter}Q" for letter in "ABCDEFGH"]
+    with team_of(empty, Clock()) as team:
+        sender = Sender(team, team.founded())
+        sender.send(*cut([["a"]], uid=uids[0]))
+        admin = f"{postgres.rpartition('dbname=')[0]}dbname={empty.rpartition('dbname=')[2]}"
+        with psycopg.connect(admin, autocommit=True) as connection:
+            # It believes that there is one.
+            connection.execute("analyze backstory.job")
+        sender.send(*(cut([["a"]], uid=uid)[0] for uid in uids[1:]))
+        with team.database.of(sender.tenant) as rows:
+            assert jobs.take(rows, sender.tenant, team.now()) is not None
+        assert rows_of(sender, "select sum(tries) from job") == [(1,)]
+
+
 # the database ---------------------------------------------------------------------------------------------------------
 
 

@@ -66,7 +66,7 @@ def queue_underived(
 
 def take(rows: Cursor[Any], tenant: int, now: datetime) -> DerivingJob | None:
     """Take the job of an organisation that waits longest; None if none is free."""
-    row = rows.execute(_TAKE, (now + TAKEN_FOR, VERSION, tenant, now, TRIES_MAX)).fetchone()
+    row = rows.execute(_TAKE, (tenant, now, TRIES_MAX, now + TAKEN_FOR, VERSION)).fetchone()
     return None if row is None else DerivingJob(ShelfPlace(tenant, *row[:3]), *row[3:])
 
 
@@ -101,12 +101,14 @@ on conflict (tenant, person, session, machine) do update set tries = 0, error = 
   free_at = least(j.free_at, excluded.free_at)
 """
 _TAKE = """
-update job j set free_at = %s, tries = j.tries + 1, version = %s
-from (select tenant, person, session, machine from job where tenant = %s and free_at <= %s and tries < %s
-  order by free_at limit 1 for update skip locked) free
+with free as materialized (
+  select tenant, person, session, machine from job where tenant = %s and free_at <= %s and tries < %s
+  order by free_at limit 1 for update skip locked)
+update job j set free_at = %s, tries = j.tries + 1, version = %s from free
 where j.tenant = free.tenant and j.person = free.person and j.session = free.session and j.machine = free.machine
 returning j.person, j.session, j.machine, j.revision, j.tries
 """
+"""Materialized: as a part of the join it may be asked again for each job, and then takes them all."""
 _DONE = """
 delete from job where tenant = %s and person = %s and session = %s and machine = %s and revision = %s
 """
