@@ -84,7 +84,7 @@ ROOMS = {
     ),
     "mcp": Budget(1_640, 9, "nine tools, the protocol, and answers as text and as fields, masked alike"),
     "nouns": Budget(
-        4_245,
+        4_260,
         10,
         "most of it is errors.py, which has every message; amounts as people read them; stand-ins for late imports",
     ),
@@ -110,13 +110,13 @@ ROOMS = {
         "contexts; ended runs that are not stored; a reader for others; images in records, subagents by their calls",
     ),
     "sync": Budget(
-        3_495,
+        3_515,
         24,
         "what may leave the machine: the rule, the choice, texts without its names, a count of it; two machines: the "
         "plan, the words, ssh, files that are sealed; hashes of what was sent; telling records",
     ),
     "server": Budget(
-        3_885,
+        3_915,
         23,
         "a team's server: its PostgreSQL, who comes in, walls between organisations, answers, what is read there",
     ),

@@ -278,6 +278,19 @@ class ServerRefused(BackstoryError):
         self.status, self.kind = status, kind
 
 
+class ServerOther(BackstoryError):
+    """A team server speaks another version of what is said with it."""
+
+    exit_code = 76
+
+    def __init__(self, address: str, *, is_newer: bool) -> None:
+        whom = "Update backstory here" if is_newer else "Whoever runs it has to update it"
+        age = "a newer" if is_newer else "an older"
+        super().__init__(
+            f"The team server at {address} is of {age} backstory, which does not go with this one. {whom}."
+        )
+
+
 class LoginRefused(ServerRefused):
     """A team server does not know this login or code, or it may not do what was asked."""
 

@@ -15,7 +15,7 @@ from backstory.sync.leaving import CAME_MASKED, choose
 from backstory.sync.remote import Remote
 from backstory.sync.wire import FramesBegin, FramesEnd, Ready, heard_or_end
 from tests.support.laptops import PASSWORD
-from tests.support.senders import Sender, cut
+from tests.support.senders import DESK, Sender, cut
 from tests.support.team import Team
 from tests.support.team_machines import OPTED
 
@@ -267,7 +267,17 @@ def test_every_point_that_frames_are_asked_from_leads_to_the_end(team: Team) -> 
 def test_what_nobody_asks_for_is_refused(body: bytes, team: Team) -> None:
     anna = team.founded()
     headers = {"Authorization": f"Bearer {anna.token}"}
-    answer = team.client.post("/v1/machines/x/frames", content=body, headers=headers)
+    answer = team.client.post(f"/v1/machines/{DESK}/frames", content=body, headers=headers)
     assert answer.status_code == 400
     many = {"wants": [{"uid": "01M3250V00CJ5X1JHP0Z69AWSQ"}] * 101}
-    assert team.client.post("/v1/machines/x/frames", json=many, headers=headers).status_code == 400
+    assert team.client.post(f"/v1/machines/{DESK}/frames", json=many, headers=headers).status_code == 400
+
+
+@pytest.mark.parametrize("name", ["x", "%00", DESK.lower()])
+def test_a_machine_that_cannot_be_is_one_that_is_not_there(name: str, team: Team) -> None:
+    anna = team.founded()
+    Sender(team, anna).send(*cut([["a"]]))
+    for method, rest in (("GET", "/sessions"), ("POST", "/frames"), ("DELETE", ""), ("DELETE", f"/sessions/{DESK}")):
+        body: Any = {"wants": []} if method == "POST" else None
+        assert team.ask(method, f"/v1/machines/{name}{rest}", anna.token, body)[0] == 404
+    assert team.ask("GET", f"/v1/machines/{DESK}/sessions?after={name}", anna.token)[0] == 400

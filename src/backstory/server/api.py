@@ -32,6 +32,7 @@ from backstory.server.removals import Removals
 from backstory.server.session_answers import OneSession, SessionAnswers, WantedEntries
 from backstory.server.shelves import Shelves, SyncWord
 from backstory.sync.pull_plan import Want
+from backstory.sync.remote import CLIENT_TOO_OLD, PROTOCOL, PROTOCOL_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -45,7 +46,12 @@ BODY_BYTES_MAX = 64 * 1024
 """The longest body of a request that sends no history."""
 FRAMES_BYTES_MAX = shelves.BYTES_MAX
 RETRY_S = 5
-HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+FOR_ANY = ("/v1/health", "/v1/ready")
+"""Addresses that answer a client of any age."""
+PROTOCOL_DIGITS_MAX = 9
+HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", PROTOCOL_HEADER: str(PROTOCOL)}
+PROTOCOL_LEAST = 1
+"""The oldest client that is answered."""
 MACHINE = "Backstory-Machine"
 """The header with the id of the machine that asks."""
 DERIVING, KEPT = "deriving", "kept"
@@ -53,7 +59,7 @@ DERIVING, KEPT = "deriving", "kept"
 Body = TypeVar("Body", bound=Struct)
 
 
-class Join(Struct, frozen=True, forbid_unknown_fields=True):
+class Join(Struct, frozen=True):
     """Asks to come in by an invitation."""
 
     code: str
@@ -63,13 +69,13 @@ class Join(Struct, frozen=True, forbid_unknown_fields=True):
     """Chosen by the machine, which may ask again by it."""
 
 
-class Wait(Struct, frozen=True, forbid_unknown_fields=True):
+class Wait(Struct, frozen=True):
     """Asks to wait until a person lets this machine in."""
 
     machine: str = ""
 
 
-class ComeIn(Struct, frozen=True, forbid_unknown_fields=True):
+class ComeIn(Struct, frozen=True):
     """Asks whether the machine was let in."""
 
     login: str
@@ -94,7 +100,7 @@ class NewRole(Struct, frozen=True, forbid_unknown_fields=True):
     role: TeamRole
 
 
-class WantedState(Struct, frozen=True, forbid_unknown_fields=True):
+class WantedState(Struct, frozen=True):
     """Asks up to where sessions are there; ``is_hashed``: and what was sent of them, as hashes."""
 
     uids: list[Uid]
@@ -113,7 +119,7 @@ class Named(Struct, frozen=True, forbid_unknown_fields=True):
     words: str
 
 
-class WantedFrames(Struct, frozen=True, forbid_unknown_fields=True):
+class WantedFrames(Struct, frozen=True):
     """Asks for the frames of sessions."""
 
     wants: list[Want]
@@ -177,7 +183,7 @@ class Api:
     # who comes in -----------------------------------------------------------------------------------------------------
 
     def _health(self, asked: ServerRequest) -> Any:
-        return {"version": __version__}
+        return {"version": __version__, "protocol": PROTOCOL, "protocol_least": PROTOCOL_LEAST}
 
     def _ready(self, asked: ServerRequest) -> Any:
         with self._database.of(0) as rows:
@@ -288,10 +294,10 @@ class Api:
         return {"machines": found, "removals": removals}
 
     def _offers(self, caller: Caller, asked: ServerRequest) -> Any:
-        return self._offered.offers(self._whose(caller, asked), asked.path["machine"], asked.query.get("after", ""))
+        return self._offered.offers(self._whose(caller, asked), asked.named_machine(), asked.uid_after())
 
     def _frames(self, caller: Caller, asked: ServerRequest) -> Response:
-        found = self._offered.frames(self._whose(caller, asked), asked.path["machine"], asked.body(WantedFrames).wants)
+        found = self._offered.frames(self._whose(caller, asked), asked.named_machine(), asked.body(WantedFrames).wants)
         return Response(found, media_type="application/octet-stream", headers=HEADERS)
 
     def _whose(self, caller: Caller, asked: ServerRequest) -> Caller:
@@ -300,8 +306,8 @@ class Api:
         return caller if name is None else self.people.in_place_of(caller, name)
 
     def _take_back(self, caller: Caller, asked: ServerRequest) -> Any:
-        self._removals.take_back(caller, asked.path["machine"], asked.path["uid"])
-        self.kept.erase(caller.tenant, caller.person, asked.path["uid"])
+        self._removals.take_back(caller, asked.named_machine(), asked.uid())
+        self.kept.erase(caller.tenant, caller.person, asked.uid())
         return {}
 
     def _removed(self, caller: Caller, asked: ServerRequest) -> Any:
@@ -311,7 +317,7 @@ class Api:
         return self._removals.removal(caller, asked.path["removal"])
 
     def _remove_machine(self, caller: Caller, asked: ServerRequest) -> Any:
-        count = self._shelves.remove_machine(caller, asked.path["machine"])
+        count = self._shelves.remove_machine(caller, asked.named_machine())
         self.kept.erase(caller.tenant, caller.person)
         return {"session_count": count}
 
@@ -372,6 +378,8 @@ class Api:
     ) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         async def answered(request: Request) -> Response:
             try:
+                if request.url.path not in FOR_ANY:
+                    _check_protocol(request)
                 found = await answer(request)
             except Refused as refused:
                 retry_s = RETRY_S if refused.status == 503 else None
@@ -402,6 +410,20 @@ class ServerRequest:
                 400, "machine_missing", f"The request does not say, in {MACHINE}, which machine asks."
             ) from refused
 
+    def named_machine(self) -> str:
+        """The id of a machine in its address. Raises Refused, as for one that is not there."""
+        try:
+            return msgspec.convert(self.path["machine"], Uid)
+        except msgspec.ValidationError as refused:
+            raise Refused(404, "machine_unknown", "You have no such machine here.") from refused
+
+    def uid_after(self) -> str:
+        """The uid behind which an answer is to begin; '' for the beginning. Raises Refused."""
+        try:
+            return msgspec.convert(self.query["after"], Uid) if self.query.get("after") else ""
+        except msgspec.ValidationError as refused:
+            raise Refused(400, "request_wrong", "'after' is no uid.") from refused
+
     def asks(self, of: type[Body]) -> Body:
         """The fields of its query. Raises Refused."""
         try:
@@ -424,6 +446,15 @@ class ServerRequest:
             return msgspec.json.decode(self.data or b"{}", type=of)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as refused:
             raise Refused(400, "request_wrong", f"The request is not understood: {refused}") from refused
+
+
+def _check_protocol(request: Request) -> None:
+    """Refuse a client that is too old. One that says no number is somebody's own program."""
+    said = request.headers.get(PROTOCOL_HEADER, str(PROTOCOL))
+    if not said.isascii() or not said.isdigit() or len(said) > PROTOCOL_DIGITS_MAX:
+        raise Refused(400, "request_wrong", f"{PROTOCOL_HEADER} is no number.")
+    if int(said) < PROTOCOL_LEAST:
+        raise Refused(426, CLIENT_TOO_OLD, "This backstory is too old for the server.")
 
 
 def _json(status: int, value: Any, headers: dict[str, str] | None = None) -> Response:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from backstory.errors import LoginRefused, ServerBusy, ServerRefused, ServerUnreachable, SyncNotInstalled
+from backstory.errors import LoginRefused, ServerBusy, ServerOther, ServerRefused, ServerUnreachable, SyncNotInstalled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     import httpx
 
 CONNECT_S, ANSWER_S = 10.0, 60.0
+PROTOCOL = 1
+"""The version of what is said with a server; each side says its own with all that it says."""
+SERVER_PROTOCOL_LEAST = 1
+"""The oldest server that is asked."""
+PROTOCOL_HEADER = "Backstory-Protocol"
+CLIENT_TOO_OLD = "client_too_old"
+"""The server's word for a client that has to be updated."""
 TRIES = 5
 WAIT_S, WAIT_S_MAX = 0.5, 15.0
 """The first wait before another try, doubled each time, and the longest; each by chance half as long at least."""
@@ -30,6 +37,15 @@ TRY_AGAIN = frozenset({429, 502, 503, 504})
 
 NOT_OURS = "what answers is no server of backstory"
 Answer = TypeVar("Answer", bound=Struct)
+
+
+class _Reason(msgspec.Struct, frozen=True):
+    kind: str
+    message: str
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    error: _Reason
 
 
 class Remote:
@@ -51,7 +67,9 @@ class Remote:
         self._is_away = False
         self.requests = 0
         """The number of requests that were sent."""
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        headers = {PROTOCOL_HEADER: str(PROTOCOL)}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
         if machine is not None:
             headers["Backstory-Machine"] = machine
         self._client = httpx.Client(
@@ -118,13 +136,18 @@ class Remote:
         raise AssertionError("there is no try without an end")
 
     def _checked(self, answer: httpx.Response, asked: float) -> httpx.Response:
+        theirs = answer.headers.get(PROTOCOL_HEADER, "")
+        if theirs.isdigit() and int(theirs) < SERVER_PROTOCOL_LEAST:
+            raise ServerOther(self.address, is_newer=False)
         if answer.is_success:
             return answer
         try:
-            said = msgspec.json.decode(answer.content, type=dict[str, dict[str, str]])["error"]
-            kind, message = said["kind"], said["message"]
-        except (msgspec.MsgspecError, UnicodeDecodeError, KeyError):
+            said = msgspec.json.decode(answer.content, type=_Refusal).error
+            kind, message = said.kind, said.message
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             kind, message = "", f"it answers {answer.status_code}"
+        if kind == CLIENT_TOO_OLD:
+            raise ServerOther(self.address, is_newer=True)
         status = answer.status_code
         if status in TRY_AGAIN:
             raise ServerBusy(self.address, status, kind, message, asked)
