@@ -15,6 +15,7 @@ from backstory.server.postgres import OwnDatabase, own_database
 from tests.support.clock import Clock
 from tests.support.going import until
 from tests.support.kept_files import cleaned, in_files, in_tables
+from tests.support.leftovers import leftovers
 from tests.support.senders import Sender, cut
 from tests.support.team import Team, open_folder, team_of
 
@@ -51,7 +52,17 @@ def sent(sender: Sender, uid: str, words: list[str]) -> None:
     frames = cut([[" ".join(words[:10])], [" ".join(words[10:])]], uid=uid, title=words[0])
     assert sender.send(*frames) == ["ok", "ok"]
     assert sender.team.derive(sender.who) == 1
+    # It is read, so that a store of it is kept.
+    for path in (f"/v1/sessions/{uid}", f"/v1/sessions/{uid}/entries"):
+        assert sender.team.client.get(path, headers=sender.headers).status_code == 200
+    assert any(word in text for word in words for text in kept(sender))
     assert sender.send(*cut([[STAYING]], uid="01M3250V00CJ5X1JHP0Z69AWZZ")) in (["ok"], ["had"])
+
+
+def kept(sender: Sender) -> list[str]:
+    """What the stores of single sessions tell of what was planted."""
+    words = [*UIDS, *WORDS, *(f"{each}out" for each in WORDS), *(f"{each}all" for each in WORDS)]
+    return [f"{each} {word}" for word in words for each in leftovers(sender.team.folder, word)]
 
 
 def left(own: OwnDatabase, words: list[str]) -> set[str]:
@@ -76,6 +87,7 @@ def test_of_a_session_that_was_removed_nothing_is_left_in_any_file(own: OwnDatab
     sent(anna, UIDS[0], WORDS)
     planted(own, [UIDS[0], *WORDS])
     anna.forget(UIDS[0])
+    assert kept(anna) == []
     assert left(own, [UIDS[0], *WORDS]) == set()
     assert left(own, [STAYING]) != set()
 
@@ -88,7 +100,20 @@ def test_of_a_person_who_was_put_out_nothing_is_left_in_any_file(own: OwnDatabas
     sent(ben, UIDS[1], words)
     planted(own, [UIDS[1], "bennamedso", *words])
     assert alone.ask("DELETE", "/v1/people/bennamedso", anna.token)[0] == 200
+    assert kept(ben) == []
     assert left(own, [UIDS[1], "bennamedso", *words]) == set()
+
+
+@pytest.mark.slow
+def test_of_all_that_a_person_sent_nothing_is_left_in_any_file(own: OwnDatabase, alone: Team) -> None:
+    words = [f"{each}all" for each in WORDS]
+    anna = Sender(alone, alone.founded())
+    sent(anna, UIDS[2], words)
+    status, found = alone.ask("DELETE", "/v1/sessions", anna.token)
+    assert (status, UIDS[2] in found["uids"]) == (200, True)
+    assert kept(anna) == []
+    assert left(own, [UIDS[2], *words]) == set()
+    assert anna.send(*cut([["again"]], uid=UIDS[2])) == ["forgotten"]
 
 
 # at the same time -----------------------------------------------------------------------------------------------------

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from tests.support.team import Team
 
 NOBODYS, ANOTHERS = "01M3250V00CJ5X1JHP0Z69AWSR", "01M3250V00CJ5X1JHP0Z69AWSS"
+EVES = "01M3250V00CJ5X1JHP0Z69AWST"
+"""A session of another organisation alone: colleagues read each other's."""
 ELSEWHERE = "01M3250V00CCCCCCCCCCCCCCCC"
 """A machine of another organisation."""
 
@@ -51,7 +53,7 @@ class People:
         self.ben, self.eve = Sender(team, team.joined(admin, "ben"), DESK), Sender(team, team.founded("eve"), ELSEWHERE)
         self.anna.send(*cut([["a"]]))
         self.ben.send(*cut([["b"]], uid=ANOTHERS))
-        self.eve.send(*cut([["c"]], uid=ANOTHERS))
+        self.eve.send(*cut([["c"]], uid=ANOTHERS), *cut([["d"]], uid=EVES))
 
 
 @pytest.fixture
@@ -62,7 +64,10 @@ def people(team: Team) -> People:
 def asked(people: People, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
     answer = people.team.client.request(method, path, json=body, headers=people.anna.headers)
     # What was asked for may be said again; nothing else differs.
-    return answer.status_code, answer.content.replace(ANOTHERS.encode(), b"ID").replace(NOBODYS.encode(), b"ID")
+    content = answer.content
+    for each in (ANOTHERS, EVES, NOBODYS):
+        content = content.replace(each.encode(), b"ID")
+    return answer.status_code, content
 
 
 ALIKE: list[tuple[str, str, Any, Any]] = [
@@ -71,6 +76,12 @@ ALIKE: list[tuple[str, str, Any, Any]] = [
     ("DELETE", "/v1/machines/{}", ELSEWHERE, "01M3250V00DDDDDDDDDDDDDDDD"),
     ("GET", "/v1/machines/{}/sessions", DESK, "01M3250V00DDDDDDDDDDDDDDDD"),
     ("GET", "/v1/machines/{}/sessions", ELSEWHERE, "01M3250V00DDDDDDDDDDDDDDDD"),
+    ("DELETE", "/v1/machines/{}/sessions/" + UID, DESK, "01M3250V00DDDDDDDDDDDDDDDD"),
+    ("DELETE", f"/v1/machines/{LAPTOP}/sessions/{{}}", ANOTHERS, NOBODYS),
+    ("GET", "/v1/sessions/{}", EVES, NOBODYS),
+    ("GET", "/v1/sessions/{}/entries", EVES, NOBODYS),
+    ("GET", "/v1/resolve?words={}", EVES, NOBODYS),
+    ("GET", "/v1/sessions?machine={}", ELSEWHERE, "01M3250V00DDDDDDDDDDDDDDDD"),
     ("GET", "/v1/changes?after=1.{}.1", ANOTHERS, NOBODYS),
 ]
 
