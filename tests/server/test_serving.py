@@ -7,13 +7,17 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from backstory.errors import ListeningRefused
+from backstory.server.api import MACHINE
 from backstory.server.serving import ServerPlace, check
 from tests.support.every import every
+from tests.support.going import until
+from tests.support.senders import LAPTOP, OTHER, UID, cut
 from tests.support.served import RunningServer
 from tests.support.typed_home import TypedHome
 
@@ -51,6 +55,52 @@ def test_a_team_comes_together_by_commands_and_outlives_a_server_that_is_killed(
     assert anna.types("team", "users").returncode == 77
     assert again.end() == 0
     assert not (folder / "pg" / "postmaster.pid").exists()
+
+
+@pytest.mark.slow
+def test_what_comes_is_derived_beside_the_server_also_after_the_process_was_killed(
+    folder: Path, tmp_path: Path
+) -> None:
+    import httpx
+    import psutil
+    import psycopg
+
+    from backstory.server.postgres import own_database
+
+    anna = machine(tmp_path, "anna")
+    server = RunningServer(folder, tmp_path)
+    assert anna.types("login", server.address, "--code", server.code, "--person", "anna").returncode == 0
+    token = json.loads((anna.home / "backstory" / "server.json").read_text("utf-8"))["token"]
+    headers = {"Authorization": f"Bearer {token}", MACHINE: LAPTOP}
+
+    def workers() -> list[int]:
+        return [each.pid for each in psutil.Process(server.process.pid).children() if is_worker(each.pid)]
+
+    def is_worker(pid: int) -> bool:
+        try:
+            return "backstory.server.working" in " ".join(psutil.Process(pid).cmdline())
+        except (psutil.NoSuchProcess, psutil.ZombieProcess):
+            return False
+
+    with psycopg.connect(own_database(folder).address.replace("dbname=postgres", "dbname=backstory")) as rows:
+        rows.autocommit = True
+
+        def is_derived(uid: str) -> bool:
+            return rows.execute("select from backstory.turn where session = %s", (uid,)).fetchone() is not None
+
+        killed = list[int]()
+        for uid in (UID, OTHER):
+            sent = httpx.post(f"{server.address}/v1/sync", content=cut([["a"]], uid=uid)[0], headers=headers)
+            assert sent.status_code == 200
+            until(partial(is_derived, uid))
+            (worker,) = workers()
+            assert worker not in killed
+            os.kill(worker, signal.SIGKILL)
+            killed.append(worker)
+            until(lambda: set(workers()) - set(killed))
+        (last,) = set(workers()) - set(killed)
+    assert server.end(signal.SIGKILL) == -signal.SIGKILL
+    until(lambda: not is_worker(last))
 
 
 @pytest.mark.slow
