@@ -51,7 +51,7 @@ ROOMS = {
         "that faces show beside each other; amounts of charts, and the SQL of every number",
     ),
     "cli": Budget(
-        20_495,
+        20_580,
         131,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
@@ -116,8 +116,8 @@ ROOMS = {
         "plan, the words, ssh, files that are sealed; hashes of what was sent; telling records",
     ),
     "server": Budget(
-        3_915,
-        23,
+        4_080,
+        24,
         "a team's server: its PostgreSQL, who comes in, walls between organisations, answers, what is read there",
     ),
     "web": Budget(

@@ -360,6 +360,7 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
     "logout": [()],
     "team invite": [(), ("--json",)],
     "team users": [(), (EVIL_NAME, "--remove"), (EVIL_NAME, "--remove", "--yes")],
+    "team logins": [(), ("--for", EVIL_NAME), (EVIL_NAME, "--remove")],
     "team repos": [(), ("--json",)],
     "team export": [("out",), ("out", "--json")],
     "team leave": [(), ("--yes",), ("--yes", "--json")],

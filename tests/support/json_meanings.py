@@ -121,6 +121,7 @@ evidence: the places where a finding shows
 exact: true if written byte for byte as the other tool does
 exact_usd: the part of a cost that agents reported
 exchanges: prompts with their answers that a summary covers
+expires: until when a login is good
 explained: each turn of the branch, and whether it is sent; of `ingest` sentences
 exports: the files of an export of several sessions
 failed: sessions that were not imported, each with `reason`
@@ -208,6 +209,9 @@ listed_new: new sessions, without subagents
 listed_updated: changed sessions, without subagents
 live: the state of a turn that runs, or waits to be stored
 log: the path of the log
+login_id: a login at a team's server
+login_token: the secret of a login, which is shown once
+logins: logins of a person at a team's server
 logs: the logs that were restored
 logs_read: logs that were read
 logs_seen: logs that were found
@@ -315,6 +319,7 @@ resume_command: the command that continues it, as a list of words
 retention: what a summary still names of what it covers
 rewound: true if the agent went back before it
 right: the second branch that is compared
+rights: what a login may: `read`, `search`, `sync`, `admin`
 role: who speaks: `user`, `assistant`, `tool`
 row_counts: rows of a file, by kind
 rows: rows, each a list in the order of `columns`
@@ -420,6 +425,7 @@ unknown_records: records that nobody understands, by kind
 unnamed: the name that was removed
 until: the end of the time that was asked for
 unusable: entries of sync.repositories that name no repository
+used: the day on which a login was used last
 value: a value: of a setting, a trailer, a ref
 version: the version of the agent, as its log has it
 versions: the versions of an agent that wrote it, each with its first place

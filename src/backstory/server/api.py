@@ -24,6 +24,7 @@ from backstory.server.bodies import Bodies, announced, body
 from backstory.server.deriving import Deriving
 from backstory.server.kept_sessions import BYTES_MAX, KeptSessions
 from backstory.server.limits import Limits
+from backstory.server.logins import Logins
 from backstory.server.offers import ShelfOffers
 from backstory.server.people import Caller, People, TeamRole
 from backstory.server.reading import TeamFilter, TeamList, TeamReading
@@ -56,6 +57,8 @@ MACHINE = "Backstory-Machine"
 """The header with the id of the machine that asks."""
 DERIVING, KEPT = "deriving", "kept"
 """The folders for files of jobs and for sessions that are read, in that of sessions."""
+WHOLE, ANY = "whole", ""
+"""The rights that a machine's login has, and what every token may."""
 Body = TypeVar("Body", bound=Struct)
 
 
@@ -100,6 +103,15 @@ class NewRole(Struct, frozen=True, forbid_unknown_fields=True):
     role: TeamRole
 
 
+class NewToken(Struct, frozen=True, forbid_unknown_fields=True):
+    """Asks for a token with these rights. ``repositories``: null for all."""
+
+    name: str
+    scopes: list[str]
+    repositories: list[str] | None = None
+    days: int = 30
+
+
 class WantedState(Struct, frozen=True):
     """Asks up to where sessions are there; ``is_hashed``: and what was sent of them, as hashes."""
 
@@ -136,6 +148,7 @@ class Api:
         self.deriving, self.kept = (
             Deriving(database, folder / DERIVING, now), KeptSessions(database, folder / KEPT, kept_bytes, now),
         )  # fmt: skip
+        self.logins = Logins(database, now)
         self._answers = SessionAnswers(database, self.kept)
         self.people, self._shelves, self._reading = People(database, now), Shelves(database, now), TeamReading(database)
         self._bodies, self._offered = Bodies(), ShelfOffers(database)
@@ -149,29 +162,32 @@ class Api:
             Route("/v1/join", self._open(self._join), methods=["POST"]),
             Route("/v1/login", self._open(self._wait), methods=["POST"]),
             Route("/v1/login/token", self._open(self._come_in), methods=["POST"]),
-            Route("/v1/login/approve", self._closed("read", self._approve), methods=["POST"]),
-            Route("/v1/logout", self._closed("read", self._logout), methods=["POST"]),
-            Route("/v1/me", self._closed("read", self._me), methods=["GET"]),
-            Route("/v1/me", self._closed("read", self._leave), methods=["DELETE"]),
+            Route("/v1/login/approve", self._closed(WHOLE, self._approve), methods=["POST"]),
+            Route("/v1/logout", self._closed(ANY, self._logout), methods=["POST"]),
+            Route("/v1/logins", self._closed(WHOLE, self._logins), methods=["GET"]),
+            Route("/v1/logins", self._closed(WHOLE, self._new_login), methods=["POST"]),
+            Route("/v1/logins/{login}", self._closed(WHOLE, self._end_login), methods=["DELETE"]),
+            Route("/v1/me", self._closed(ANY, self._me), methods=["GET"]),
+            Route("/v1/me", self._closed(WHOLE, self._leave), methods=["DELETE"]),
             Route("/v1/people", self._closed("read", self._people), methods=["GET"]),
             Route("/v1/people/{name}", self._closed("admin", self._set_role), methods=["PATCH"]),
             Route("/v1/people/{name}", self._closed("admin", self._put_out), methods=["DELETE"]),
             Route("/v1/sync", self._closed("sync", self._sync, FRAMES_BYTES_MAX), methods=["POST"]),
             Route("/v1/state", self._closed("sync", self._state), methods=["POST"]),
-            Route("/v1/changes", self._closed("sync", self._changes), methods=["GET"]),
-            Route("/v1/machines", self._closed("read", self._machines), methods=["GET"]),
+            Route("/v1/changes", self._closed(WHOLE, self._changes), methods=["GET"]),
+            Route("/v1/machines", self._closed(ANY, self._machines), methods=["GET"]),
             Route("/v1/machines/{machine}/sessions", self._closed("read", self._offers), methods=["GET"]),
             Route("/v1/machines/{machine}/frames", self._closed("read", self._frames), methods=["POST"]),
             Route("/v1/machines/{machine}/sessions/{uid}", self._closed("sync", self._take_back), methods=["DELETE"]),
             Route("/v1/removals", self._closed("read", self._removed), methods=["POST"]),
             Route("/v1/removals/{removal}", self._closed("read", self._removal), methods=["GET"]),
-            Route("/v1/machines/{machine}", self._closed("sync", self._remove_machine), methods=["DELETE"]),
+            Route("/v1/machines/{machine}", self._closed(WHOLE, self._remove_machine), methods=["DELETE"]),
             Route("/v1/sessions", self._closed("read", self._sessions), methods=["GET"]),
             Route("/v1/sessions/count", self._closed("read", self._count), methods=["GET"]),
             Route("/v1/sessions/{uid}", self._closed("read", self._session), methods=["GET"]),
             Route("/v1/sessions/{uid}", self._closed("sync", self._remove), methods=["DELETE"]),
             Route("/v1/sessions/{uid}/entries", self._closed("read", self._entries), methods=["GET"]),
-            Route("/v1/sessions", self._closed("sync", self._remove_all), methods=["DELETE"]),
+            Route("/v1/sessions", self._closed(WHOLE, self._remove_all), methods=["DELETE"]),
             Route("/v1/resolve", self._closed("read", self._resolve), methods=["GET"]),
             Route("/v1/change-token", self._closed("read", self._change_token), methods=["GET"]),
             Route("/v1/repositories", self._closed("read", self._repositories), methods=["GET"]),
@@ -215,6 +231,17 @@ class Api:
         organisation = self.people.organisation(caller)
         return {"organisation": organisation, "name": caller.name, "role": caller.role, "scopes": sorted(caller.scopes)}
 
+    def _logins(self, caller: Caller, asked: ServerRequest) -> Any:
+        return {"logins": self.logins.everyone(caller)}
+
+    def _new_login(self, caller: Caller, asked: ServerRequest) -> Any:
+        new = asked.body(NewToken)
+        return {"token": self.logins.make(caller, new.name, new.scopes, new.repositories, new.days)}
+
+    def _end_login(self, caller: Caller, asked: ServerRequest) -> Any:
+        self.logins.end(caller, asked.path["login"])
+        return {}
+
     def _people(self, caller: Caller, asked: ServerRequest) -> Any:
         return {"people": self.people.everyone(caller)}
 
@@ -255,6 +282,7 @@ class Api:
         return Response(found.data, media_type="application/octet-stream", headers=HEADERS | said)
 
     def _remove(self, caller: Caller, asked: ServerRequest) -> Any:
+        _check_erases(caller)
         uid = asked.uid()
         removal = self._shelves.remove(caller, uid)
         self.kept.erase(caller.tenant, caller.person, uid)
@@ -306,6 +334,7 @@ class Api:
         return caller if name is None else self.people.in_place_of(caller, name)
 
     def _take_back(self, caller: Caller, asked: ServerRequest) -> Any:
+        _check_erases(caller)
         self._removals.take_back(caller, asked.named_machine(), asked.uid())
         self.kept.erase(caller.tenant, caller.person, asked.uid())
         return {}
@@ -369,7 +398,9 @@ class Api:
             self._limits.count(asked.address)
             raise
         self._limits.count(caller.token)
-        if scope not in caller.scopes:
+        if scope == WHOLE and not caller.is_whole:
+            raise Refused(403, "not_allowed", "This needs the login of a machine; your token has fewer rights.")
+        if scope not in (WHOLE, ANY) and scope not in caller.scopes:
             raise Refused(403, "not_allowed", f"This needs the right to {scope}, which your token does not have.")
         return caller
 
@@ -455,6 +486,12 @@ def _check_protocol(request: Request) -> None:
         raise Refused(400, "request_wrong", f"{PROTOCOL_HEADER} is no number.")
     if int(said) < PROTOCOL_LEAST:
         raise Refused(426, CLIENT_TOO_OLD, "This backstory is too old for the server.")
+
+
+def _check_erases(caller: Caller) -> None:
+    """Raise Refused for a token that may not erase a session."""
+    if caller.repositories is not None:
+        raise Refused(403, "not_allowed", "A token for some repositories erases nothing.")
 
 
 def _json(status: int, value: Any, headers: dict[str, str] | None = None) -> Response:

@@ -43,7 +43,10 @@ SCOPES = {TeamRole.READER: ["read", "search"], TeamRole.MEMBER: ["read", "search
 
 
 class Caller(Struct, frozen=True, kw_only=True):
-    """A person who asks, by a token. ``repositories``: None for all that the person may see."""
+    """A person who asks, by a token. ``repositories``: None for all that the person may see.
+
+    ``is_whole``: by the login of a machine, which may do all that its person may; a token for a program never is.
+    """
 
     tenant: int
     person: int
@@ -52,6 +55,7 @@ class Caller(Struct, frozen=True, kw_only=True):
     token: str
     scopes: frozenset[str]
     repositories: frozenset[str] | None = None
+    is_whole: bool = False
 
 
 class Person(Struct, frozen=True, kw_only=True):
@@ -121,8 +125,7 @@ class People:
         invite = codes.invite_of(code)
         if invite is None:
             raise Refused(401, "code_unknown", "This code is not good, or was used.")
-        if not name.strip() or len(name) > NAME_CHARS_MAX or not name.isprintable():
-            raise Refused(400, "name_unusable", f"A name has 1 to {NAME_CHARS_MAX} characters that can be seen.")
+        check_name(name)
         with self._database.of(invite.tenant) as rows:
             of = (invite.tenant, codes.hashed(invite.secret))
             row = rows.execute(
@@ -222,6 +225,7 @@ class People:
         return Caller(
             tenant=found.tenant, person=row[5], name=row[6], role=role, token=found.id,
             scopes=frozenset(row[2]) & frozenset(SCOPES[role]), repositories=repositories,
+            is_whole=row[2] == SCOPES[TeamRole.ADMIN] and repositories is None,
         )  # fmt: skip
 
     def leave_machine(self, caller: Caller) -> None:
@@ -364,6 +368,12 @@ class People:
 def _seen(name: str) -> str:
     """The name that a machine gives itself, as it can be kept and shown."""
     return "".join(each if each.isprintable() else " " for each in name[:NAME_CHARS_MAX]).strip()
+
+
+def check_name(name: str) -> None:
+    """Raise Refused for what is no name of a person or a login."""
+    if not name.strip() or len(name) > NAME_CHARS_MAX or not name.isprintable():
+        raise Refused(400, "name_unusable", f"A name has 1 to {NAME_CHARS_MAX} characters that can be seen.")
 
 
 _NAMED = "select id from person where tenant = %s and name = %s"

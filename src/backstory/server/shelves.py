@@ -515,7 +515,9 @@ def _read(data: bytes) -> Frame | FrameDamaged:
 
 
 def _repository(session: SessionLine) -> str:
-    return session.repository or session.project or ""
+    """The key of its remote, else what its agent says; '' for a folder without a remote, which stays unnamed."""
+    project = session.project or ""
+    return project if "/" in project and project[0] not in "./~" else session.repository or ""
 
 
 def _kept(text: str) -> str:

@@ -152,6 +152,8 @@ team users
 team users ben --as reader
 team repos
 team repos --json
+team logins
+team logins --for builds --may sync --repo github.com/me/app
 team export ~/team-history
 team export ~/team-history --json
 team leave

@@ -27,13 +27,15 @@ ASKS_EVERY_S = 2.0
 @click.command("login")
 @click.argument("address", required=False)
 @click.option("--code", metavar="CODE", help="Come in by an invitation (-: it is asked for, or read from stdin).")
+@click.option("--token", metavar="-", help="Come in by a token, which is asked for, or read from stdin.")
 @click.option("--person", metavar="NAME", help="Be called this there (else as this account).")
 @click.option("--approve", metavar="CODE", help="Let in the machine that shows this code.")
 @json_option
 @click.pass_obj
 def command(
-    app: App, address: str | None, code: str | None, person: str | None, approve: str | None, as_json: bool
-) -> None:
+    app: App, address: str | None, code: str | None, token: str | None, person: str | None, approve: str | None,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Log this machine in to a team server, at the address that your team gives you.
 
     With an invitation you come in at once. On a further machine of yours leave it out: that one shows a code, which
@@ -43,23 +45,22 @@ def command(
     from backstory.sync.remote import Remote
 
     if approve is not None:
-        own = accounts.account(app.home)
-        with Remote(own.address, own.token) as remote:
-            machine = remote.ask("POST", "/v1/login/approve", {"code": approve})["machine"]
-        if as_json:
-            output.json({"machine": machine})
-        else:
-            output.talk(f"Let in as you: {machine or 'a machine without a name'}.")
+        _approve(app, approve, as_json=as_json)
         return
+    if token not in (None, "-") or (token is not None and code is not None):
+        raise click.UsageError("A token is never typed on the command line: --token -, and no --code.")
     if address is None:
         try:
             address = accounts.account(app.home).address
         except NotLoggedIn:
             raise click.UsageError("Give the address of the server, such as https://backstory.example.com") from None
     where, machine = accounts.address_of(address), socket.gethostname()
-    with Remote(where) as remote:
-        if code is not None:
-            code = _asked_code() if code == "-" else code
+    secret = "" if token is None else _asked_secret("Token")
+    with Remote(where, secret or None) as remote:
+        if token is not None:
+            found = remote.ask("GET", "/v1/me") | {"token": secret}
+        elif code is not None:
+            code = _asked_secret("Code") if code == "-" else code
             wanted = {"code": code, "name": person or getpass.getuser(), "machine": machine}
             found = remote.ask("POST", "/v1/join", wanted | {"secret": accounts.secret_to_join(app.home, code)})
         else:
@@ -76,10 +77,24 @@ def command(
         output.talk("Nothing was sent. What would be: backstory sync --dry-run")
 
 
-def _asked_code() -> str:
-    """The code of an invitation, which nobody sees beside the command."""
+def _approve(app: App, code: str, *, as_json: bool) -> None:
+    """Let in the machine that shows a code."""
+    from backstory.sync import account as accounts
+    from backstory.sync.remote import Remote
+
+    own = accounts.account(app.home)
+    with Remote(own.address, own.token) as remote:
+        machine = remote.ask("POST", "/v1/login/approve", {"code": code}, repeats=False)["machine"]
+    if as_json:
+        output.json({"machine": machine})
+    else:
+        output.talk(f"Let in as you: {machine or 'a machine without a name'}.")
+
+
+def _asked_secret(what: str) -> str:
+    """The code of an invitation or a token, which nobody sees beside the command."""
     if output.can_ask():
-        return output.asked("Code", hide_input=True)
+        return output.asked(what, hide_input=True)
     return sys.stdin.readline().strip()
 
 

@@ -3,7 +3,9 @@
 JSON of ``users``: ``people``, each with ``person``, ``membership`` and ``created``; of ``invite``: ``invitation``; of
 ``leave``: ``address`` and ``erased_count``, the number of sessions; of ``repos``: ``repositories``, each with
 ``repository``, ``session_count``, ``event_count``, ``people_count`` and ``last_active``; of ``export``: ``files``, each
-with ``path``, ``person``, ``machine``, ``session_count``, ``event_count`` and ``failed_uids``.
+with ``path``, ``person``, ``machine``, ``session_count``, ``event_count`` and ``failed_uids``; of ``logins``:
+``logins``, each with ``login_id``, ``name``, ``rights``, ``repositories`` (null for all), ``created``, ``expires``,
+``used`` (a day) and ``is_this``; of ``logins --for``: ``login_token``.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from backstory.cli.app import App
 
 ROLES = ("reader", "member", "admin")
+RIGHTS = ("read", "search", "sync")
 
 
 @click.group("team")
@@ -99,6 +102,56 @@ def repos(app: App, as_json: bool) -> None:
             output.data(line)
     else:
         output.talk("Your organisation has no history there yet: backstory sync")
+
+
+@command.command("logins")
+@click.argument("login", required=False)
+@click.option("--remove", is_flag=True, help="End LOGIN: a machine that you lost, or a token.")
+@click.option("--for", "name", metavar="NAME", help="Make a token for a program, which is shown once.")
+@click.option("--may", "rights", type=click.Choice(RIGHTS), multiple=True, help="What the token may (default: sync).")
+@click.option("--repo", "repositories", metavar="HOST/OWNER/NAME", multiple=True, help="For this repository alone.")
+@click.option("--days", type=click.IntRange(1, 365), default=30, show_default=True, help="Good for so long.")
+@json_option
+@click.pass_obj
+def logins(
+    app: App, login: str | None, remove: bool, name: str | None, rights: tuple[str, ...], repositories: tuple[str, ...],
+    days: int, as_json: bool,
+) -> None:  # fmt: skip
+    """List your logins at the team's server, end one, or make a token with fewer rights, such as for a build server.
+
+    There it is typed into `backstory login ADDRESS --token -`.
+    """
+    if remove != (login is not None) or (remove and name is not None):
+        raise click.UsageError("To end a login give its id, and --remove.")
+    if (rights or repositories) and name is None:
+        raise click.UsageError("--may and --repo belong to --for NAME.")
+    if name is not None:
+        wanted = {"name": name, "scopes": rights or ["sync"], "repositories": repositories or None, "days": days}
+        _make_login(app, wanted, as_json=as_json)
+        return
+    if login is not None:
+        _asked(app, "DELETE", f"/v1/logins/{quote(login, safe='')}")
+    _, found = _asked(app, "GET", "/v1/logins")
+    if as_json:
+        names = {"id": "login_id", "scopes": "rights"}
+        output.json({"logins": [{names.get(key, key): each[key] for key in each} for each in found["logins"]]})
+        return
+    rows = [
+        (each["id"], each["name"], ", ".join(each["scopes"]), ", ".join(each["repositories"] or ["all"]),
+         each["expires"][:10], "this one" if each["is_this"] else each["used"] or "")
+        for each in found["logins"]
+    ]  # fmt: skip
+    for line in output.table(rows, flexible=3, heads=("login", "of", "may", "repositories", "good until", "used")):
+        output.data(line)
+
+
+def _make_login(app: App, wanted: dict[str, Any], *, as_json: bool) -> None:
+    address, made = _asked(app, "POST", "/v1/logins", wanted)
+    if as_json:
+        output.json({"login_token": made["token"]})
+        return
+    output.talk(f"Shown this once. Where the program runs: backstory login {address} --token -")
+    output.data(made["token"])
 
 
 @command.command("export")

@@ -1,0 +1,168 @@
+"""Logins of a person: listed, ended, and made with fewer rights; a token can never do more than it was made for."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.desks import Desk
+from tests.support.senders import UID, Sender, cut
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from backstory.server.people import LetIn
+    from tests.support.team import Team
+
+APP, OTHER_APP = "github.com/me/app", "github.com/me/other"
+DAY_MS = 86_400_000
+
+
+def made(team: Team, token: object, **wanted: Any) -> tuple[int, Any]:
+    return team.ask("POST", "/v1/logins", token, {"name": "builds", "scopes": ["sync"], **wanted})
+
+
+def token_of(team: Team, maker: LetIn, **wanted: Any) -> str:
+    status, found = made(team, maker.token, **wanted)
+    assert status == 200, found
+    return str(found["token"])
+
+
+def logins(team: Team, token: object) -> list[dict[str, Any]]:
+    status, found = team.ask("GET", "/v1/logins", token)
+    assert status == 200, found
+    listed: list[dict[str, Any]] = found["logins"]
+    return listed
+
+
+def test_a_token_that_may_send_sends_and_reads_nothing(team: Team) -> None:
+    anna = team.founded()
+    token = token_of(team, anna)
+    sender = Sender(team, anna)
+    sender.token = token
+    assert sender.send(*cut([["a"]])) == ["ok"]
+    assert team.ask("GET", "/v1/me", token)[1]["scopes"] == ["sync"]
+    assert [team.ask("GET", path, token)[0] for path in ("/v1/sessions", "/v1/repositories")] == [403, 403]
+
+
+def test_a_token_that_may_read_sends_nothing(team: Team) -> None:
+    anna = team.founded()
+    sender = Sender(team, anna)
+    sender.send(*cut([["a"]]))
+    sender.token = token_of(team, anna, scopes=["read"])
+    assert sender.answer(*cut([["b"]], uid=UID[:-1] + "R"))[0] == 403
+    assert len(team.ask("GET", "/v1/repositories", sender.token)[1]["repositories"]) == 1
+
+
+def test_a_token_for_a_repository_is_good_for_no_other(team: Team) -> None:
+    anna = team.founded()
+    sender = Sender(team, anna)
+    sender.send(*cut([["a"]]))
+    sender.token = token_of(team, anna, scopes=["read", "sync"], repositories=[OTHER_APP])
+    assert team.ask("GET", "/v1/repositories", sender.token)[1]["repositories"] == []
+    assert sender.answer(*cut([["b"]], uid=UID[:-1] + "R"))[0] == 403
+    assert sender.forget()[0] == 403
+    sender.token = token_of(team, anna, repositories=[APP])
+    assert sender.send(*cut([["b"]], uid=UID[:-1] + "R")) == ["ok"]
+
+
+@pytest.mark.parametrize("method, path, body", [
+    ("POST", "/v1/login/approve", {"code": "BCDF-GHJK"}), ("DELETE", "/v1/me", None), ("DELETE", "/v1/sessions", None),
+    ("DELETE", "/v1/machines/x", None), ("GET", "/v1/logins", None), ("POST", "/v1/invites", {}),
+    ("POST", "/v1/logins", {"name": "more", "scopes": ["read"], "days": 300}), ("DELETE", "/v1/logins/x", None),
+    ("PATCH", "/v1/people/anna", {"role": "reader"}), ("DELETE", "/v1/people/ben", None), ("GET", "/v1/changes", None),
+    ("GET", "/v1/machines?person=anna", None),
+])  # fmt: skip
+def test_with_a_token_nobody_is_let_in_or_out_and_nothing_erased(method: str, path: str, body: Any, team: Team) -> None:
+    anna = team.founded()
+    every: dict[str, Any] = {"scopes": ["read", "search", "sync"]}
+    for maker in (anna, team.joined(anna, "carl")):
+        for wanted in (every, every | {"repositories": [APP]}):
+            status, found = team.ask(method, path, token_of(team, maker, **wanted), body)
+            assert (status, found["error"]["kind"]) == (403, "not_allowed")
+    assert team.ask("GET", "/v1/me", anna.token)[0] == 200
+
+
+@pytest.mark.parametrize("wanted, status", [
+    ({"scopes": ["admin"]}, 403), ({"scopes": []}, 403), ({"scopes": ["sync", "admin"]}, 403), ({"scopes": ["?"]}, 403),
+    ({"days": 0}, 400), ({"days": 366}, 400), ({"name": " "}, 400), ({"name": "x" * 61}, 400),
+    ({"repositories": []}, 400),
+])  # fmt: skip
+def test_what_no_token_can_be_is_refused(wanted: dict[str, Any], status: int, team: Team) -> None:
+    anna = team.founded()
+    assert made(team, anna.token, **wanted)[0] == status
+    assert len(logins(team, anna.token)) == 1
+
+
+def test_a_reader_makes_no_token_that_sends(team: Team) -> None:
+    reader = team.joined(team.founded(), "ben", "reader")
+    assert made(team, reader.token)[0] == 403
+    assert made(team, reader.token, scopes=["read"])[0] == 200
+
+
+def test_a_token_ends_with_its_days_and_never_behind_its_makers(team: Team) -> None:
+    anna = team.founded()
+    short, long = token_of(team, anna, days=2), token_of(team, anna, days=365)
+    team.clock.ms += 2 * DAY_MS
+    assert [team.ask("GET", "/v1/me", each)[0] for each in (short, long)] == [401, 200]
+    # That of a machine is good for a year; a token that it makes near its end is not good for a year more.
+    late = token_of(team, anna, days=365)
+    team.clock.ms += 363 * DAY_MS
+    assert [team.ask("GET", "/v1/me", each)[0] for each in (anna.token, late)] == [401, 401]
+
+
+def test_a_login_that_is_ended_is_a_strangers_and_only_its_owner_ends_it(team: Team) -> None:
+    anna = team.founded()
+    ben = team.joined(anna, "ben")
+    token = token_of(team, anna)
+    (login,) = [each["id"] for each in logins(team, anna.token) if each["name"] == "builds"]
+    assert team.ask("DELETE", f"/v1/logins/{login}", ben.token)[0] == 404
+    assert team.ask("GET", "/v1/me", token)[0] == 200
+    assert team.ask("DELETE", f"/v1/logins/{login}", anna.token)[0] == 200
+    assert team.ask("GET", "/v1/me", token)[0] == 401
+
+
+def test_who_loses_a_role_has_tokens_without_it(team: Team) -> None:
+    anna = team.founded()
+    ben = team.joined(anna, "ben")
+    token = token_of(team, ben)
+    team.ask("PATCH", "/v1/people/ben", anna.token, {"role": "reader"})
+    sender = Sender(team, ben)
+    sender.token = token
+    assert sender.answer(*cut([["a"]]))[0] == 403
+
+
+# as it is typed -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def desks(team: Team, tmp_path: Path) -> Iterator[tuple[Desk, Desk]]:
+    with team.served() as address:
+        for name in ("desk", "builds"):
+            (tmp_path / name).mkdir()
+        yield Desk(tmp_path / "desk", team, address, 1), Desk(tmp_path / "builds", team, address, 2)
+
+
+def test_a_build_server_sends_with_a_token_and_can_be_put_out(desks: tuple[Desk, Desk]) -> None:
+    desk, builds = desks
+    desk.log_in()
+    token = desk.shell("team", "logins", "--for", "builds", "--repo", "github.com/me/tool").out.strip()
+    done = builds.shell("login", builds.address, "--token", "-", typed=f"{token}\n")
+    assert (done.code, token in done.out + done.err) == (0, False)
+    assert builds.shell("ingest").code == 0
+    assert builds.shell("sync").code == 0
+    assert builds.there() == 2
+    shown = desk.shell("team", "logins", "--json")
+    assert token.rpartition("_")[2] not in shown.out
+    (login,) = [each["login_id"] for each in json.loads(shown.out)["logins"] if each["name"] == "builds"]
+    assert desk.shell("team", "logins", login, "--remove").code == 0
+    assert builds.shell("sync").code == 77
+
+
+def test_a_token_on_the_command_line_is_refused(desks: tuple[Desk, Desk]) -> None:
+    desk, _ = desks
+    done = desk.shell("login", desk.address, "--token", "bks_1-2_3")
+    assert (done.code, "never typed on the command line" in done.err) == (2, True)
