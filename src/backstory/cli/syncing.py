@@ -53,7 +53,8 @@ def sender(app: App) -> Iterator[tuple[Account, Remote, Uploader]]:
             found = uploading.waiting(notes, stores(app), opted(app))
             sessions = output.counted(found.session_count, "session")
             events = output.counted(found.event_count, "new event")
-            output.talk(f"Not sent yet: {sessions}, with {events}. The next sync sends them.")
+            waits = f"Not sent yet: {sessions}, with {events}. The next sync sends them."
+            output.talk(waits if found.session_count else "Nothing new waits to be sent.")
             raise
 
 

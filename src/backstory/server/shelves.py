@@ -126,6 +126,10 @@ class _Shelf(Struct):
     events: int = 0
     seen_epoch: int = 0
     seen_frames: int = 0
+    has_unseen: bool = False
+    """There may be frames of earlier transactions that nobody sees yet."""
+    has_older: bool = False
+    """There may be frames of earlier epochs."""
 
 
 class Shelves:
@@ -142,6 +146,7 @@ class Shelves:
             of = (caller.tenant, caller.person, machine)
             rows.execute(_MACHINE, (*of, self._now().date(), caller.tenant, caller.token))
             storing = _Storing(rows, caller, machine, generation)
+            storing.look_at([frames.head_of(data).session for data, damage in parts if damage is None])
             # One is unpacked at a time: a short request may unpack to much.
             confirmed = [storing.take(data, damage or _read(data)) for data, damage in parts]
             storing.end()
@@ -156,6 +161,7 @@ class Shelves:
             raise Refused(400, "too_many", f"At most {most:,} sessions at once.")
         with self._database.of(caller.tenant) as rows:
             storing = _Storing(rows, caller, machine, 0)
+            storing.look_at(uids)
             return [storing.state(each, is_hashed=is_hashed) for each in uids]
 
     def machines(self, caller: Caller) -> tuple[list[ShelfMachine], int]:
@@ -243,10 +249,25 @@ class _Storing:
         self._rows, self._caller, self._generation = rows, caller, generation
         self._of = caller.tenant, caller.person, machine
         self._shelves: dict[str, _Shelf] = {}
-        self._removed: dict[str, bool] = {}
+        self._removed = set[str]()
         self.shown: dict[str, int] = {}
         """The sessions of which more is seen than before; with their events, if anything was seen."""
         self._waiting: list[tuple[Any, ...]] = []
+
+    def look_at(self, uids: Iterable[str]) -> None:
+        """Ask what is there of sessions, all at once: it is known of them from then on."""
+        wanted = [*dict.fromkeys(uids)]
+        marked = dict(zip(wanted, marks_of(self._rows, self._caller.tenant, wanted), strict=True))
+        gone = self._rows.execute(_GONE, (*self._of[:2], [*marked.values()])).fetchall()
+        removed = {bytes(mark) for (mark,) in gone}
+        self._removed = {uid for uid in wanted if marked[uid] in removed}
+        self._shelves = {uid: _Shelf() for uid in wanted}
+        for uid, head, number, events, epoch, seen in self._rows.execute(_LAST, (wanted, *self._of)).fetchall():
+            last = msgspec.json.decode(head, type=FrameHead)
+            self._shelves[uid] = _Shelf(
+                last=last, number=number, events=int(events), seen_epoch=epoch, seen_frames=seen,
+                has_unseen=(last.epoch, number) > (epoch, seen), has_older=True,
+            )  # fmt: skip
 
     def take(self, data: bytes, frame: Frame | FrameDamaged) -> Confirmed:
         """Store a frame if it follows, and say what became of it."""
@@ -256,9 +277,9 @@ class _Storing:
         if frame.head.epoch > EPOCH_MAX:
             why = f"its epoch is above {EPOCH_MAX:,}"
             return Confirmed(uid=uid, word=SyncWord.DAMAGED, state=self.state(uid), reason=why)
-        if self._is_removed(uid):
+        if uid in self._removed:
             return Confirmed(uid=uid, word=SyncWord.FORGOTTEN, state=ShelfState(uid=uid, is_forgotten=True))
-        shelf = self._shelf(uid)
+        shelf = self._shelves[uid]
         word = self._verdict(frame.head, shelf)
         if word == SyncWord.OK:
             self._add(data, frame, shelf)
@@ -266,9 +287,9 @@ class _Storing:
 
     def state(self, uid: str, *, is_hashed: bool = False) -> ShelfState:
         """The last frame of a session; ``is_hashed``: with hashes of what was sent."""
-        if self._is_removed(uid):
+        if uid in self._removed:
             return ShelfState(uid=uid, is_forgotten=True)
-        shelf = self._shelf(uid)
+        shelf = self._shelves[uid]
         if shelf.last is None:
             return ShelfState(uid=uid)
         last = shelf.last
@@ -310,6 +331,7 @@ class _Storing:
         head = frame.head
         if shelf.last is None or head.epoch > shelf.last.epoch:
             shelf.number = shelf.events = 0
+            shelf.has_older = shelf.last is not None
         shelf.last = head
         shelf.number, shelf.events = shelf.number + 1, shelf.events + head.events
         lines = [(kind, text) for text in frame.lines if (kind := line_kind(text)) in _FACTS]
@@ -338,11 +360,13 @@ class _Storing:
         self.shown.setdefault(head.session, shelf.events if shelf.seen_frames else 0)
         is_replaced = 0 < shelf.seen_epoch < head.epoch
         if shelf.seen_epoch < head.epoch:
-            self._rows.execute(_REPLACED, (*of, head.epoch))
+            if shelf.has_older:
+                self._rows.execute(_REPLACED, (*of, head.epoch))
             shelf.seen_epoch, shelf.seen_frames = head.epoch, 0
         # What is seen from now on is of this generation, whenever it came: who reads by generations shall not miss it.
-        self._rows.execute(_SEEN_NOW, (self._generation, *of, shelf.seen_frames, self._generation))
-        shelf.seen_frames = shelf.number
+        if shelf.has_unseen:
+            self._rows.execute(_SEEN_NOW, (self._generation, *of, shelf.seen_frames, self._generation))
+        shelf.seen_frames, shelf.has_unseen = shelf.number, False
         session = next((msgspec.json.decode(text, type=SessionLine) for kind, text in lines if kind == _SESSION), None)
         turns = [msgspec.json.decode(text, type=TurnLine) for kind, text in lines if kind == _TURN]
         agent = turns[-1].agent if turns else None
@@ -358,24 +382,6 @@ class _Storing:
             # It may have been sent anew because of what it said.
             tenant, person, machine = self._of
             jobs.forget_derived(self._rows, ShelfPlace(tenant, person, head.session, machine))
-
-    def _shelf(self, uid: str) -> _Shelf:
-        if (found := self._shelves.get(uid)) is None:
-            row = self._rows.execute(_LAST, (*self._of, uid)).fetchone()
-            found = self._shelves[uid] = _Shelf()
-            if row is not None:
-                head, found.number, events, found.seen_epoch, found.seen_frames = row
-                found.last, found.events = msgspec.json.decode(head, type=FrameHead), int(events)
-        return found
-
-    def _is_removed(self, uid: str) -> bool:
-        if uid not in self._removed:
-            mark = _mark(self._rows, self._caller.tenant, uid)
-            found = self._rows.execute(
-                "select from removal where tenant = %s and person = %s and mark = %s", (*self._of[:2], mark)
-            )
-            self._removed[uid] = found.fetchone() is not None
-        return self._removed[uid]
 
 
 _WORDS = {
@@ -414,13 +420,16 @@ _STORED = """
 insert into frame (tenant, person, machine, session, epoch, number, chain, events, is_end, generation, head, data)
 values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
+_GONE = "select mark from removal where tenant = %s and person = %s and mark = any(%s)"
 _LAST = """
-select f.head, f.number, (select sum(e.events) from frame e where e.tenant = f.tenant and e.person = f.person
-  and e.machine = f.machine and e.session = f.session and e.epoch = f.epoch),
+select l.session, l.head, l.number, (select sum(e.events) from frame e where e.tenant = l.tenant
+  and e.person = l.person and e.machine = l.machine and e.session = l.session and e.epoch = l.epoch),
   coalesce(s.epoch, 0), coalesce(s.frames, 0)
-from frame f left join session s on s.tenant = f.tenant and s.person = f.person and s.machine = f.machine
-  and s.uid = f.session
-where f.tenant = %s and f.person = %s and f.machine = %s and f.session = %s order by f.epoch desc, f.number desc limit 1
+from unnest(%s::text[]) w(uid) cross join lateral (
+  select f.tenant, f.person, f.machine, f.session, f.epoch, f.number, f.head from frame f
+  where f.tenant = %s and f.person = %s and f.machine = %s and f.session = w.uid
+  order by f.epoch desc, f.number desc limit 1) l
+left join session s on s.tenant = l.tenant and s.person = l.person and s.machine = l.machine and s.uid = l.session
 """
 _FRAMES = """
 select number, head, data from frame
