@@ -177,6 +177,21 @@ def test_whenever_postgresql_is_killed_all_is_there_once(
             same_there(desk)
 
 
+@pytest.mark.slow
+def test_a_person_who_is_put_out_by_a_request_whose_answer_was_lost_is_out(made_team: Team, tmp_path: Path) -> None:
+    desk = Desk(tmp_path / "desk")
+    with made_team.served() as address, cutting(address) as proxy:
+        desk.opted_in(proxy.address, made_team.people.found("Lost answers"))
+        code = desk.types("team", "invite").stdout.split()[-1]
+        made_team.people.join(code, "ben", "x")
+        proxy.requests.clear()
+        proxy.fault = once(1, lambda: None, Fault.AFTER)
+        put_out = desk.types("team", "users", "ben", "--remove", "-y")
+        assert (put_out.returncode, put_out.stdout) == (0, "admin  anna\n")
+        unknown = desk.types("team", "users", "ben", "--remove", "-y")
+        assert unknown.returncode == 64
+
+
 # another machine ------------------------------------------------------------------------------------------------------
 
 
