@@ -96,6 +96,23 @@ def test_both_machines_answer_alike(read_once: Shell, other: Shell, file: Path, 
     assert _without_ids(other(*words, BACKSTORY_INGEST_AUTO="0").out) == _without_ids(ours.out)
 
 
+def test_without_the_bytes_of_logs_sessions_have_the_agents_that_they_had(
+    read_once: Shell, other: Shell, tmp_path: Path
+) -> None:
+    file = tmp_path / "bare.jsonl"
+    assert read_once("export", "--all", "--format", "json", "--no-bytes", "-o", file).code == 0
+    assert other("import", "--trust", file).code == 0
+    listed = [
+        {each["uid"]: each["agents"] for each in shell("list", "--all", "--json").json()["sessions"]}
+        for shell in (read_once, other)
+    ]
+    assert listed[0] == listed[1] != {}
+    told = [
+        shell("sql", "--json", "select distinct agents from sessions order by 1").out for shell in (read_once, other)
+    ]
+    assert told[0] == told[1]
+
+
 def _without_ids(out: str) -> object:
     """An answer without the numbers that rows have in one file."""
     try:

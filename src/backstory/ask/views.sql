@@ -37,7 +37,7 @@ create temp view sessions(
 select s.id, s.uid,
   case when s.name <> '' then s.name when s.number is not null then 'S' || s.number else '' end,
   (select group_concat(agent, ', ') from (select agent from main.turns where session_id = s.id and agent <> 'api'
-    union select agent from main.logs where session_id = s.id and kind <> 'api' order by 1)),
+    union select agent from main.logs where session_id = s.id and kind <> 'api' and agent <> 'api' order by 1)),
   here(s.project, s.created), here(s.cwd, s.created), s.repository, s.branch,
   coalesce(nullif(s.name, ''), s.title,
     (select substr(prompt, 1, 200) from main.turns t where session_id = s.id order by s.relation is 'subagent'

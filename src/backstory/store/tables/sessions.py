@@ -208,7 +208,7 @@ _PARTIAL = (
 _COLUMNS = (
     "s.id, s.uid, s.number, s.name, s.title, "
     "(select group_concat(agent, ' ') from (select agent from turns where session_id = s.id and agent <> 'api' "
-    "union select agent from logs where session_id = s.id and kind <> 'api' order by 1)), "
+    "union select agent from logs where session_id = s.id and kind <> 'api' and agent <> 'api' order by 1)), "
     "s.project, s.repository, s.branch, s.cwd, s.worktree, s.created, s.last_active, "
     f"{_TURNS}, "
     "(select count(*) from events where session_id = s.id), s.completed, "
