@@ -59,7 +59,8 @@ def plant_person(address: str) -> str:
             "insert into backstory.person (tenant, id, name, role, created) values (77, 5, 'anna', 'admin', now())"
         )
         connection.execute(
-            "insert into backstory.token values (77, %s, 5, %s, 'x', '{read,sync,admin}', null, now(), '2099-01-01')",
+            "insert into backstory.token"
+            " values (77, %s, 5, %s, 'x', '{read,search,sync,admin}', null, now(), '2099-01-01')",
             (token.id, codes.hashed(token.secret)),
         )
         for table in ("organisation", "person", "token"):
