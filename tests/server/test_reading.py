@@ -36,6 +36,15 @@ def test_repositories_are_counted_over_all_people_of_the_organisation_alone(team
     assert repositories(second) == [("github.com/me/app", 2, 2, 2)]
 
 
+def test_a_copy_of_another_machine_that_is_its_beginning_counts_once(team: Team) -> None:
+    anna = team.founded()
+    laptop, desk = Sender(team, anna), Sender(team, anna, DESK)
+    whole = cut([["a"], ["b"]])
+    laptop.send(*whole)
+    desk.send(whole[0])
+    assert repositories(laptop) == [("github.com/me/app", 1, 2, 1)]
+
+
 def test_a_token_for_some_repositories_counts_these_alone(team: Team) -> None:
     sender = Sender(team, team.founded())
     sender.send(*cut([["a"]]))

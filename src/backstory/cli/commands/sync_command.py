@@ -170,6 +170,7 @@ def _forget_machine(app: App, own: Account, typed: str, *, yes: bool, as_json: b
         )
     else:
         output.talk(f"Erased {output.counted(machine.session_count, 'session')} at {own.address}.")
+        output.talk("Its login is good until you end it: backstory team logins")
 
 
 def _follow(app: App, *, as_json: bool) -> None:
