@@ -192,6 +192,20 @@ def test_a_person_who_is_put_out_by_a_request_whose_answer_was_lost_is_out(made_
         assert unknown.returncode == 64
 
 
+@pytest.mark.slow
+def test_who_leaves_by_a_request_whose_answer_was_lost_has_left(made_team: Team, tmp_path: Path) -> None:
+    desk = Desk(tmp_path / "desk")
+    with made_team.served() as address, cutting(address) as proxy:
+        desk.opted_in(proxy.address, made_team.people.found("Lost answers"))
+        code = desk.types("team", "invite", "--as", "admin").stdout.split()[-1]
+        made_team.people.join(code, "ben", "x")
+        proxy.requests.clear()
+        proxy.fault = once(2, lambda: None, Fault.AFTER)
+        left = desk.types("team", "leave", "-y", "--json")
+        assert (left.returncode, json.loads(left.stdout)["erased_count"]) == (0, None)
+        assert desk.types("team", "users").returncode == 77
+
+
 # another machine ------------------------------------------------------------------------------------------------------
 
 

@@ -110,7 +110,7 @@ def _check(connection: Connection[Row]) -> None:
     if connection.info.server_version < VERSION_LEAST:
         raise DatabaseUnusable(f"it is PostgreSQL {connection.info.server_version // 10_000}; 16 is the least")
     who = connection.execute("select rolsuper or rolbypassrls, current_user from pg_roles where rolname = current_user")
-    passes, name = _one(who)
+    passes, name = one(who)
     if passes:
         raise DatabaseUnusable(
             f"its account {name} passes over row-level security; connect as one without SUPERUSER and BYPASSRLS"
@@ -118,7 +118,7 @@ def _check(connection: Connection[Row]) -> None:
     there = connection.execute(
         "select to_regnamespace(%s) is not null, to_regclass(%s) is not null", (SCHEMA, f"{SCHEMA}.migration")
     )
-    has_schema, is_ours = _one(there)
+    has_schema, is_ours = one(there)
     if has_schema and not is_ours:
         raise DatabaseUnusable(f"its schema {SCHEMA} is another program's")
 
@@ -132,7 +132,7 @@ def _migrate(connection: Connection[Row]) -> None:
     _make_extension(connection)
     connection.execute("create table if not exists migration (number int primary key, at timestamptz not null)")
     connection.commit()
-    done = _one(connection.execute("select coalesce(max(number), 0) from migration"))[0]
+    done = one(connection.execute("select coalesce(max(number), 0) from migration"))[0]
     known = sorted((each for each in files(__package__).joinpath("migrations").iterdir()), key=lambda each: each.name)
     numbered = {int(each.name.partition("_")[0]): each for each in known if each.name.endswith(".sql")}
     if done > max(numbered):
@@ -218,7 +218,8 @@ _WALL: Sequence[str] = (
 )
 
 
-def _one(cursor: Cursor[Row]) -> Row:
+def one(cursor: Cursor[Row]) -> Row:
+    """Return the row of a statement that has one."""
     row = cursor.fetchone()
     assert row is not None
     return row

@@ -12,6 +12,8 @@ import msgspec
 from msgspec import Struct
 
 from backstory.exchange.frames import FrameHead
+from backstory.server.database import one
+from backstory.server.reading import among
 from backstory.server.refusals import Refused
 from backstory.server.shelves import CHANGES_BYTES, NOT_A_BEGINNING
 from backstory.sync.pull_plan import SentPoint, SessionOffer, Want
@@ -44,7 +46,7 @@ class ShelfOffers:
     def offers(self, caller: Caller, machine: str, after: str) -> OfferedPage:
         """Return the sessions that a machine sent whole, with uids behind this one; no beginning of another's."""
         with self._database.of(caller.tenant) as rows:
-            of = (caller.tenant, caller.person, machine, after, *_among(caller), OFFERS_AT_ONCE + 1)
+            of = (caller.tenant, caller.person, machine, after, among(caller), among(caller), OFFERS_AT_ONCE + 1)
             found = rows.execute(_OFFERS.encode(), of).fetchall()
         offers = [SessionOffer(uid=uid, mark=bytes(chain).hex()) for uid, chain in found[:OFFERS_AT_ONCE]]
         return OfferedPage(offers=offers, has_more=len(found) > OFFERS_AT_ONCE)
@@ -78,7 +80,7 @@ class _Sending:
     def __init__(self, rows: Cursor[Any], caller: Caller, machine: str, want: Want) -> None:
         self._rows, self._want = rows, want
         self._of = caller.tenant, caller.person, machine, want.uid
-        self._row = rows.execute(_SEEN.encode(), (*self._of, *_among(caller))).fetchone()
+        self._row = rows.execute(_SEEN.encode(), (*self._of, among(caller), among(caller))).fetchone()
 
     def send(self, answer: _Answer) -> None:
         uid = self._want.uid
@@ -91,7 +93,7 @@ class _Sending:
         # The last one is read in any case, since its head says up to where the session came.
         head, data = "", b""
         for number in range(min(first, count), count + 1):
-            head, data = _one(self._rows.execute(_FRAME, (*self._of, epoch, number)))
+            head, data = one(self._rows.execute(_FRAME, (*self._of, epoch, number)))
             if number >= first:
                 if answer.is_long():
                     return
@@ -120,18 +122,6 @@ class _Sending:
             return 0
         row = self._rows.execute(_NUMBER, (*self._of, epoch, asked, count)).fetchone()
         return 0 if row is None else int(row[0])
-
-
-def _one(cursor: Cursor[Any]) -> tuple[Any, ...]:
-    row = cursor.fetchone()
-    assert row is not None
-    return tuple(row)
-
-
-def _among(caller: Caller) -> tuple[list[str] | None, list[str] | None]:
-    """The repositories that a token is good for, twice; None: all."""
-    among = None if caller.repositories is None else sorted(caller.repositories)
-    return among, among
 
 
 _OF_TOKEN = "(%s::text[] is null or s.repository = any(%s))"

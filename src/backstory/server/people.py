@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from backstory.server import codes
 from backstory.server.audit import note
+from backstory.server.database import one
 from backstory.server.erasing import erase_person
 from backstory.server.refusals import Refused
 
@@ -95,7 +96,7 @@ class People:
         """Return a code that makes the first admin, in place of any before it; None once there is one."""
         with self._database.of(WAITING) as rows:
             without = [each for (each,) in rows.execute("select organisations_without_admin()").fetchall()]
-            is_first = not _one(rows.execute("select has_organisation()"))[0]
+            is_first = not one(rows.execute("select has_organisation()"))[0]
         if is_first:
             return self.found(organisation)
         if not without:
@@ -250,7 +251,7 @@ class People:
     def organisation(self, caller: Caller) -> str:
         """The name of the caller's organisation."""
         with self._database.of(caller.tenant) as rows:
-            return str(_one(rows.execute("select name from organisation where tenant = %s", (caller.tenant,)))[0])
+            return str(one(rows.execute("select name from organisation where tenant = %s", (caller.tenant,)))[0])
 
     def set_role(self, caller: Caller, name: str, role: TeamRole) -> None:
         """Give a person another role. Raises Refused for nobody, and for the last admin."""
@@ -278,10 +279,7 @@ class People:
         if "admin" not in caller.scopes:
             raise Refused(403, "not_allowed", "Only an admin reads all that others sent.")
         with self._database.of(caller.tenant) as rows:
-            row = rows.execute(_NAMED, (caller.tenant, name)).fetchone()
-        if row is None:
-            raise _unknown(name)
-        return replace(caller, person=row[0])
+            return replace(caller, person=person_called(rows, caller.tenant, name))
 
     def note_export(self, caller: Caller, whose: Caller) -> None:
         """Note that an admin reads all that a person sent."""
@@ -295,18 +293,13 @@ class People:
         return count
 
     def _person(self, rows: Cursor[Any], tenant: int, name: str) -> int:
-        if "\0" in name:
-            raise Refused(404, "person_unknown", f"Nobody here is called {name!r:.80}.")
         # The organisation's row is the lock: two admins who put each other out do it one after the other.
         rows.execute("select from organisation where tenant = %s for update", (tenant,))
-        row = rows.execute(_NAMED, (tenant, name)).fetchone()
-        if row is None:
-            raise _unknown(name)
-        return int(row[0])
+        return person_called(rows, tenant, name)
 
     def _keep_an_admin(self, rows: Cursor[Any], tenant: int) -> None:
         counted = rows.execute("select count(*) from person where tenant = %s and role = %s", (tenant, TeamRole.ADMIN))
-        if _one(counted)[0] == 0:
+        if one(counted)[0] == 0:
             raise Refused(409, "last_admin", "The last admin of an organisation stays. Make another one first.")
 
     def _invite(self, rows: Cursor[Any], tenant: int, role: TeamRole) -> str:
@@ -376,14 +369,12 @@ def check_name(name: str) -> None:
         raise Refused(400, "name_unusable", f"A name has 1 to {NAME_CHARS_MAX} characters that can be seen.")
 
 
-_NAMED = "select id from person where tenant = %s and name = %s"
-
-
-def _unknown(name: str) -> Refused:
-    return Refused(404, "person_unknown", f"Nobody here is called {name!r:.80}.")
-
-
-def _one(cursor: Cursor[Any]) -> tuple[Any, ...]:
-    row = cursor.fetchone()
-    assert row is not None
-    return tuple(row)
+def person_called(rows: Cursor[Any], tenant: int, name: str) -> int:
+    """Return the person of an organisation with this name. Raises Refused for nobody."""
+    found = None
+    # A column cannot hold this, so nobody has it.
+    if "\0" not in name:
+        found = rows.execute("select id from person where tenant = %s and name = %s", (tenant, name)).fetchone()
+    if found is None:
+        raise Refused(404, "person_unknown", f"Nobody here is called {name!r:.80}.")
+    return int(found[0])

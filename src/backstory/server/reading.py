@@ -16,6 +16,7 @@ from msgspec import Meta, Struct
 from backstory.bounds import iso, moment
 from backstory.derive.naming import folded
 from backstory.ids import ALPHABET, UID_LENGTH, session_keys
+from backstory.server.people import person_called
 from backstory.server.refusals import Refused
 from backstory.store.tables.sessions import CANDIDATES_SHOWN_MAX, NATIVE_LETTERS_LEAST
 from backstory.workspace.history.sessions import UID_SHOWN
@@ -145,7 +146,7 @@ class TeamReading:
 
     def _asked(self, rows: Cursor[Any], caller: Caller, wanted: TeamFilter) -> tuple[Any, ...]:
         """The conditions, as ``sessions_found`` takes them."""
-        person = None if wanted.person is None else _person(rows, caller, wanted.person)
+        person = None if wanted.person is None else person_called(rows, caller.tenant, wanted.person)
         repository = wanted.repository and wanted.repository.strip("/").removesuffix(".git").lower()
         title = None if wanted.title is None else folded(wanted.title)
         return (
@@ -162,13 +163,6 @@ def among(caller: Caller) -> list[str] | None:
 def unknown_session() -> Refused:
     """The answer for a session that is not there, and for one that is not the caller's to see."""
     return Refused(404, "session_unknown", "There is no such session here.")
-
-
-def _person(rows: Cursor[Any], caller: Caller, name: str) -> int:
-    found = rows.execute("select id from person where tenant = %s and name = %s", (caller.tenant, name)).fetchone()
-    if found is None:
-        raise Refused(404, "person_unknown", f"Nobody here is called {name!r:.80}.")
-    return int(found[0])
 
 
 def _counted(rows: Cursor[Any], asked: tuple[Any, ...]) -> int:

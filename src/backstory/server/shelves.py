@@ -25,6 +25,7 @@ from backstory.exchange.json_lines import SessionLine, TurnLine
 from backstory.lazy import lazy_regex
 from backstory.server import jobs
 from backstory.server.audit import note
+from backstory.server.database import one
 from backstory.server.erasing import erase_history, erase_machine, erase_session
 from backstory.server.jobs import ShelfPlace
 from backstory.server.refusals import Refused
@@ -169,7 +170,7 @@ class Shelves:
         with self._database.of(caller.tenant) as rows:
             of = (caller.tenant, caller.person)
             found = rows.execute(_MACHINES, of).fetchall()
-            (removals,) = _one(rows.execute("select count(*) from removal where tenant = %s and person = %s", of))
+            (removals,) = one(rows.execute("select count(*) from removal where tenant = %s and person = %s", of))
         machines = [
             ShelfMachine(
                 id=id_, name=name, session_count=count, event_count=int(events), generation=generation,
@@ -184,7 +185,7 @@ class Shelves:
         place = _place(after)
         with self._database.of(caller.tenant) as rows:
             of = (caller.tenant, caller.person)
-            newest, removals = _one(rows.execute(
+            newest, removals = one(rows.execute(
                 "select generation, (select count(*) from removal r where r.tenant = p.tenant and r.person = p.id)"
                 " from person p where tenant = %s and id = %s", of,
             ))  # fmt: skip
@@ -546,11 +547,5 @@ def _mark(rows: Cursor[Any], tenant: int, uid: str) -> bytes:
 
 
 def marks_of(rows: Cursor[Any], tenant: int, uids: Iterable[str]) -> list[bytes]:
-    (key,) = _one(rows.execute("select key from organisation where tenant = %s", (tenant,)))
+    (key,) = one(rows.execute("select key from organisation where tenant = %s", (tenant,)))
     return [hmac.new(bytes(key), uid.encode(), hashlib.sha256).digest() for uid in uids]
-
-
-def _one(cursor: Cursor[Any]) -> tuple[Any, ...]:
-    row = cursor.fetchone()
-    assert row is not None
-    return tuple(row)

@@ -1,11 +1,11 @@
-"""``backstory team``: the people of a team server's organisation.
+"""``backstory team``: the people of a team server's organisation, and what they sent.
 
 JSON of ``users``: ``people``, each with ``person``, ``membership`` and ``created``; of ``invite``: ``invitation``; of
-``leave``: ``address`` and ``erased_count``, the number of sessions; of ``repos``: ``repositories``, each with
-``repository``, ``session_count``, ``event_count``, ``people_count`` and ``last_active``; of ``export``: ``files``, each
-with ``path``, ``person``, ``machine``, ``session_count``, ``event_count`` and ``failed_uids``; of ``logins``:
-``logins``, each with ``login_id``, ``name``, ``rights``, ``repositories`` (null for all), ``created``, ``expires``,
-``used`` (a day) and ``is_this``; of ``logins --for``: ``login_token``.
+``leave``: ``address`` and ``erased_count``, the number of sessions, null where it is not known; of ``repos``:
+``repositories``, each with ``repository``, ``session_count``, ``event_count``, ``people_count`` and ``last_active``; of
+``export``: ``files``, each with ``path``, ``person``, ``machine``, ``session_count``, ``event_count`` and
+``failed_uids``; of ``logins``: ``logins``, each with ``login_id``, ``name``, ``rights``, ``repositories`` (null for
+all), ``created``, ``expires``, ``used`` (a day) and ``is_this``; of ``logins --for``: ``login_token``.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ import msgspec
 from backstory.cli import output
 from backstory.cli.options import json_option
 from backstory.cli.trusting import is_agreed
-from backstory.errors import ServerRefused
+from backstory.errors import LoginRefused, ServerRefused
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
 
 ROLES = ("reader", "member", "admin")
+STRANGER = 401
 RIGHTS = ("read", "search", "sync")
 
 
@@ -198,13 +199,21 @@ def leave(app: App, yes: bool, as_json: bool) -> None:
     what = f"Leaving {output.one_liner(own.organisation)} at {own.address}, and erasing for good what you sent"
     if not is_agreed(what, f"{what}?", yes=yes):
         return
-    address, found = _asked(app, "DELETE", "/v1/me")
+    _asked(app, "GET", "/v1/me")
+    try:
+        address, found = _asked(app, "DELETE", "/v1/me")
+    except LoginRefused as refused:
+        if refused.status != STRANGER:
+            raise
+        # The login was good just now: the first answer was lost, and the second try was a stranger's.
+        address, found = own.address, {"erased_count": None}
     accounts.notes_of(app.home, own).unlink(missing_ok=True)
     accounts.forget(app.home)
     if as_json:
         output.json({"address": address, "erased_count": found["erased_count"]})
     else:
-        output.talk(f"You left. Erased there: {output.counted(found['erased_count'], 'session')}.")
+        gone = found["erased_count"]
+        output.talk("You left. " + ("" if gone is None else f"Erased there: {output.counted(gone, 'session')}."))
 
 
 def _asked(app: App, method: str, path: str, body: Any = None) -> tuple[str, Any]:
