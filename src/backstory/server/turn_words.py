@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
 from backstory.derive.index_text import PART_SIGN, Scope, index_text, searchable
+from backstory.lazy import lazy_regex
 from backstory.model import ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ PLACE_MAX, PLACES_MAX = 16_383, 255
 """The last place in a text, and the most places of one word, that PostgreSQL notes."""
 _WEIGHTS = {Scope.PROMPT.value: "A", Scope.COMMAND.value: "A", Scope.ANSWER.value: "B", Scope.TOOL_INPUT.value: "D"}
 """The scopes that are searched, and how much a word in each counts."""
-_WORD = re.compile(rf"{PART_SIGN}?[^\W_]+")
+_WORD = lazy_regex(rf"{PART_SIGN}?[^\W_]+")
 
 
 class ToolUse(Struct):

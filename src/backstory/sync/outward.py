@@ -47,7 +47,7 @@ _AT = r"""(?:(?<![\w./~\\-]{0})|(?<=file://{0})|(?<=\s-[A-Za-z]{0})|(?<=\\[nrt"]
 _TILDE = lazy_regex(rf"~{_AT.format('~')}/(?!\[){_REST}")
 _DRIVE = lazy_regex(rf"\b[A-Za-z]:(?:\\\\?|/(?!/)){_REST}(?:\\\\?{_REST})*")
 _HAS_DRIVE = lazy_regex(r":(?:\\|/(?!/))")
-_DRIVE_THERE = re.compile(rb":(?<=[A-Za-z]:)(?:\\\\|/(?!/))")
+_DRIVE_THERE = lazy_regex(rb":(?<=[A-Za-z]:)(?:\\\\|/(?!/))")
 _STRANGE = lazy_regex(r"[^\w./@+=%~-]")
 
 

@@ -32,6 +32,8 @@ FRAME_CSS = """
 FRAME_COLUMNS = 66
 """The columns within a frame, where there is room for all of it."""
 ANSWERS = {True: "y yes", False: "n no"}
+ANSWER_COLUMNS = 10
+"""The fewest columns of an answer."""
 GOING_ON = {True: "y Continue", False: "n Cancel"}
 
 
@@ -139,7 +141,7 @@ class YesOrNo(ModalScreen[bool]):
 class AnswerLine(Widget):
     """One of the two answers, which can be clicked."""
 
-    DEFAULT_CSS = "AnswerLine { height: 1; width: 14; }"
+    DEFAULT_CSS = "AnswerLine { height: 1; }"
 
     class Chosen(Message):
         """The answer that was clicked."""
@@ -151,6 +153,7 @@ class AnswerLine(Widget):
     def __init__(self, answer: bool, words: str) -> None:
         super().__init__()
         self.answer, self._words, self._is_marked = answer, words, False
+        self.styles.width = max(ANSWER_COLUMNS, len(words) + 4)
 
     def mark(self, *, is_marked: bool) -> None:
         """Mark the answer as the one that Enter takes, or not."""
