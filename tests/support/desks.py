@@ -24,15 +24,11 @@ class Desk:
     def __init__(self, folder: Path, team: Team, address: str, sessions: int = SESSIONS) -> None:
         self.team, self.address = team, address
         self.shell = Shell(folder)
-        (self.shell.cwd / ".git").mkdir()
-        (self.shell.cwd / ".git/config").write_text('[remote "origin"]\n\turl = git@github.com:me/tool.git\n', "utf-8")
-        logs = folder / ".claude/projects/x"
-        logs.mkdir(parents=True)
+        self._logs = folder / ".claude/projects/x"
+        self._logs.mkdir(parents=True)
+        self._clone(self.shell.cwd, "git@github.com:me/tool.git")
         for number in range(sessions):
-            uid = f"{number:08}-0000-4000-8000-000000000000"
-            at: dict[str, Any] = {"cwd": str(self.shell.cwd), "sessionId": uid}
-            lines = (user(f"work {number}", uuid="u", **at), answer("done", uuid="a", parent="u", **at))
-            (logs / f"{uid}.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
+            self._works(self.shell.cwd, f"{number:08}", f"work {number}")
         self.allow("true")
 
     def allow(self, enabled: str) -> None:
@@ -43,6 +39,37 @@ class Desk:
         """Come in, by default as the first admin of a new organisation."""
         words = ("login", self.address, "--code", "-", "--person", person)
         assert self.shell(*words, typed=f"{code or self.team.people.found('The team')}\n").code == 0
+
+    def come_in_beside(self, other: Desk) -> None:
+        """Come in as the person of another machine."""
+        waiting = self.team.people.wait("desk")
+        assert self.team.ask("POST", "/v1/login/approve", other.token(), {"code": waiting.code})[0] == 200
+        let_in = self.team.people.come_in(waiting.login)
+        assert let_in is not None
+        assert self.shell("login", self.address, "--token", "-", typed=f"{let_in.token}\n").code == 0
+
+    def goes_on(self, text: str) -> None:
+        """Go on with the first session."""
+        self._works(self.shell.cwd, f"{0:08}", text)
+
+    def works_elsewhere(self, remote: str) -> None:
+        """Work in a repository with another remote, too."""
+        folder = self.shell.cwd.with_name("elsewhere")
+        self._clone(folder, remote)
+        self._works(folder, "e" * 8, "work elsewhere")
+
+    def _clone(self, folder: Path, remote: str) -> None:
+        (folder / ".git").mkdir(parents=True)
+        (folder / ".git/config").write_text(f'[remote "origin"]\n\turl = {remote}\n', "utf-8")
+
+    def _works(self, folder: Path, name: str, text: str) -> None:
+        uid = f"{name}-0000-4000-8000-000000000000"
+        log = self._logs / f"{uid}.jsonl"
+        before = log.read_bytes().count(b"\n") if log.exists() else 0
+        at: dict[str, Any] = {"cwd": str(folder), "sessionId": uid}
+        asked = user(text, uuid=f"u{before}", parent=f"a{before - 2}" if before else None, **at)
+        with log.open("ab") as file:
+            file.write(asked + b"\n" + answer("done", uuid=f"a{before}", parent=f"u{before}", **at) + b"\n")
 
     def token(self) -> str:
         """The secret of the login."""

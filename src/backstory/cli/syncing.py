@@ -61,7 +61,8 @@ def sender(app: App) -> Iterator[tuple[Account, Remote, Uploader]]:
 def uploader(app: App, server: Remote, notes: SyncNotes) -> Uploader:
     """Return what sends to a server once."""
     machine, redactor = machine_of(stores(app), str(app.user_home)), partial(app.workspace.redactor, people=False)
-    return Uploader(server, notes, machine, redactor, app.workspace.now())
+    has_boards = app.config.settings.sync.has_board
+    return Uploader(server, notes, machine, redactor, app.workspace.now(), has_boards=has_boards)
 
 
 def remote(app: App, own: Account, *, is_patient: bool = True) -> Remote:

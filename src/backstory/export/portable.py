@@ -190,7 +190,7 @@ class JsonExport:
         for each in chosen if removed else ():
             # What an untrusted store says is given to nobody.
             for item in [] if each.store.is_elsewhere else each.store.ask(portable.board_lines):
-                yield self._board_item(item)
+                yield self.board_line(item)
         yield _encoded(End(sessions=self.counts["sessions"]))
 
     def _session(self, store: Store, session_id: int, extent: Extent | None, written: set[str]) -> Iterator[bytes]:
@@ -329,8 +329,8 @@ class JsonExport:
             if summary.after_seq < extent.session.next_seq:
                 yield self._line(summary)
 
-    def _board_item(self, line: BoardLine) -> bytes:
-        """A line of a board's item: masked, it may be longer, and is cut to what an item may have."""
+    def board_line(self, line: BoardLine) -> bytes:
+        """Return the line of a board's item: masked, it may be longer, and is cut to what an item may have."""
         if self._redactor is None:
             return _encoded(line)
         mask: Callable[[str], str] = self._redactor.text
@@ -351,7 +351,7 @@ class JsonExport:
             event = event_to_json(self._redactor.value(event_from_json(bytes(line.event))))
             return _encoded(replace(line, event=msgspec.Raw(event)))
         if isinstance(line, BoardLine):
-            return self._board_item(line)
+            return self.board_line(line)
         return self._line(line) if isinstance(line, RowLine) else text
 
     def _line(self, line: RowLine) -> bytes:

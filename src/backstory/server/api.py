@@ -18,8 +18,9 @@ from starlette.routing import Route
 
 from backstory import __version__
 from backstory.errors import DatabaseUnusable
-from backstory.exchange.json_lines import Uid
+from backstory.exchange.json_lines import BoardLine, Uid
 from backstory.server import shelves
+from backstory.server.boards import BOARD_BYTES_MAX, Boards
 from backstory.server.bodies import Bodies, announced, body
 from backstory.server.deriving import Deriving
 from backstory.server.kept_sessions import BYTES_MAX, KeptSessions
@@ -112,6 +113,13 @@ class NewToken(Struct, frozen=True, forbid_unknown_fields=True):
     days: int = 30
 
 
+class SentBoard(Struct, frozen=True):
+    """The boards of a repository, masked."""
+
+    repository: str
+    items: list[BoardLine]
+
+
 class WantedState(Struct, frozen=True):
     """Asks up to where sessions are there; ``is_hashed``: and what was sent of them, as hashes."""
 
@@ -152,7 +160,7 @@ class Api:
         self._answers = SessionAnswers(database, self.kept)
         self.people, self._shelves, self._reading = People(database, now), Shelves(database, now), TeamReading(database)
         self._bodies, self._offered = Bodies(), ShelfOffers(database)
-        self._removals = Removals(database, now)
+        self._removals, self._boards_sent = Removals(database, now), Boards(database)
 
     def app(self) -> Starlette:
         """The application."""
@@ -182,6 +190,8 @@ class Api:
             Route("/v1/removals", self._closed("read", self._removed), methods=["POST"]),
             Route("/v1/removals/{removal}", self._closed("read", self._removal), methods=["GET"]),
             Route("/v1/machines/{machine}", self._closed(WHOLE, self._remove_machine), methods=["DELETE"]),
+            Route("/v1/boards", self._closed("sync", self._put_board, BOARD_BYTES_MAX), methods=["PUT"]),
+            Route("/v1/boards", self._closed("read", self._boards), methods=["GET"]),
             Route("/v1/sessions", self._closed("read", self._sessions), methods=["GET"]),
             Route("/v1/sessions/count", self._closed("read", self._count), methods=["GET"]),
             Route("/v1/sessions/{uid}", self._closed("read", self._session), methods=["GET"]),
@@ -332,6 +342,14 @@ class Api:
         """The person whose machines it is about: the caller, or whom an admin names. Raises Refused."""
         name = asked.query.get("person")
         return caller if name is None else self.people.in_place_of(caller, name)
+
+    def _put_board(self, caller: Caller, asked: ServerRequest) -> Any:
+        sent = asked.body(SentBoard)
+        self._boards_sent.put(caller, asked.machine(), sent.repository, sent.items)
+        return {}
+
+    def _boards(self, caller: Caller, asked: ServerRequest) -> Any:
+        return {"items": self._boards_sent.of_others(caller, asked.machine())}
 
     def _take_back(self, caller: Caller, asked: ServerRequest) -> Any:
         _check_erases(caller)

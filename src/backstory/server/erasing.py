@@ -15,7 +15,9 @@ OF_SESSION = {"frame": "session", "session": "uid", "turn": "session", "derivati
 
 What is derived goes behind the session: who derives holds its row, and writes nothing of one that is gone.
 """
-OF_PERSON = (*OF_SESSION, "invite", "machine", "removal", "token")
+OF_MACHINE = (*OF_SESSION, "board")
+"""The tables with rows of what a machine sent."""
+OF_PERSON = (*OF_MACHINE, "invite", "machine", "removal", "token")
 """The tables with rows of a person, besides the person's own row and the audit."""
 
 
@@ -31,7 +33,7 @@ def erase_session(rows: Cursor[Any], tenant: int, person: int, uid: str) -> bool
 def erase_machine(rows: Cursor[Any], tenant: int, person: int, machine: str) -> int:
     """Erase what a machine of a person sent; return the number of sessions that there were."""
     of, count = (tenant, person, machine), 0
-    for table in OF_SESSION:
+    for table in OF_MACHINE:
         gone = rows.execute(f"delete from {table} where tenant = %s and person = %s and machine = %s".encode(), of)
         count += gone.rowcount if table == "session" else 0
     return count
@@ -39,7 +41,7 @@ def erase_machine(rows: Cursor[Any], tenant: int, person: int, machine: str) -> 
 
 def erase_history(rows: Cursor[Any], tenant: int, person: int) -> None:
     """Erase all sessions of a person."""
-    for table in OF_SESSION:
+    for table in OF_MACHINE:
         rows.execute(f"delete from {table} where tenant = %s and person = %s".encode(), (tenant, person))
 
 

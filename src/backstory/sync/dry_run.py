@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory.lazy import lazy_regex
+from backstory.sync.boards import leaving_boards
 from backstory.sync.leaving import choose
 from backstory.sync.outward_export import OutwardExport
 
@@ -49,24 +50,27 @@ class Staying(Struct, frozen=True, kw_only=True):
 
 
 class DryRun(Struct, frozen=True, kw_only=True):
-    """Repositories of which something would leave, and sessions that would stay."""
+    """Repositories of which something would leave, and sessions that would stay. ``board_items``: those that leave."""
 
+    board_items: int = 0
     leaving: list[RepositoryLeaving] = field(default_factory=list)
     staying: list[Staying] = field(default_factory=list)
 
 
 def dry_run(
     stores: Iterable[Store], opted: OptedIn, machine: MachineNames, redactor: Callable[[], Redactor], now: int,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[int, int], None] = lambda done, total: None, *, has_boards: bool = False,
 ) -> DryRun:  # fmt: skip
-    """Count what would leave. ``progress`` receives events done and events to do."""
+    """Count what would leave. ``progress`` receives events done and events to do; ``has_boards``: boards would, too."""
+    stores = list(stores)
     choice = choose(stores, opted)
+    boards = leaving_boards(stores, choice) if has_boards else {}
     by_repository: dict[str, list[LeavingSession]] = {}
     for each in choice.leaving:
         by_repository.setdefault(each.repository.lower(), []).append(each)
     done, total = 0, sum(each.origin.events for each in choice.leaving)
     leaving = []
-    for sessions in by_repository.values():
+    for repository, sessions in by_repository.items():
         export = OutwardExport(sessions, machine, redactor(), now)
         size, emails, branches = 0, set[str](), set[str]()
         for line in export.lines():
@@ -77,6 +81,7 @@ def dry_run(
                 said = msgspec.json.decode(line)
                 branches.update(filter(None, [said.get("branch"), *said.get("branches", [])]))
             progress(min(done + export.counts["events"], total), total)
+        size += sum(len(export.board_line(each)) for each in boards.get(repository, []))
         done += export.counts["events"]
         leaving.append(
             RepositoryLeaving(
@@ -89,4 +94,4 @@ def dry_run(
         Staying(repository=project, session_count=count, reason=reason)
         for (reason, project), count in sorted(choice.staying.items(), key=lambda each: (-each[1], each[0]))
     ]
-    return DryRun(leaving=leaving, staying=staying)
+    return DryRun(board_items=sum(map(len, boards.values())), leaving=leaving, staying=staying)

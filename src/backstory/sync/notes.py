@@ -85,6 +85,12 @@ class SyncNotes(Struct):
         except OSError as refused:
             raise as_ours(self.path, refused) from refused
 
+    def forget_files(self, beginning: str) -> None:
+        """Forget files whose names begin so, until another line says otherwise."""
+        if gone := {each for each in self.files if each.startswith(beginning)}:
+            self.files -= gone
+            self.rewrite()
+
     def rewrite(self) -> None:
         """Write the file anew, with the lines that count."""
         lines = [SyncNote(writer=self.writer, machine=self.machine)] if self.writer else []

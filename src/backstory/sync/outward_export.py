@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from backstory.derive.secrets import Redactor
+    from backstory.exchange.json_lines import BoardLine
     from backstory.sync.leaving import LeavingSession
     from backstory.sync.outward import MachineNames
 
@@ -110,6 +111,11 @@ class OutwardExport:
                 # Those that nobody wanted.
                 for _ in of_session:
                     pass
+
+    def board_line(self, item: BoardLine) -> bytes:
+        """Return an item of a board as it may leave; the name of its repository stays."""
+        said = msgspec.json.decode(self._rewritten(self._export.board_line(item)))
+        return encoded(said | {"repository": item.repository})
 
     def _rewritten(self, line: bytes) -> bytes:
         if not self._outward.may_change(line):

@@ -19,6 +19,7 @@ from backstory.errors import ServerRefused
 from backstory.exchange import frames
 from backstory.exchange.frames import START, FramePoint, head_of
 from backstory.store.file.migrate import DERIVED_VERSION
+from backstory.sync import boards
 from backstory.sync.frame_sending import history_of
 from backstory.sync.leaving import choose
 from backstory.sync.notes import SyncNote
@@ -66,6 +67,8 @@ class Sent(Struct, kw_only=True):
     events: int = 0
     unchanged: int = 0
     staying: int = 0
+    board_items: int = 0
+    """The number of items of the boards that were sent."""
     forgotten: list[str] = field(default_factory=list)
     """The uids of those that the person took out of the server: they stay out."""
     erased: list[str] = field(default_factory=list)
@@ -120,13 +123,14 @@ class _Leaving(Struct, frozen=True, kw_only=True):
 
 
 class Uploader:
-    """One sync with one server. ``redactor`` makes a new one for each repository."""
+    """One sync with one server. ``redactor`` makes a new one for each repository; ``has_boards``: boards go, too."""
 
     def __init__(
-        self, remote: Remote, notes: SyncNotes, machine: MachineNames, redactor: Callable[[], Redactor], now: int
-    ) -> None:
+        self, remote: Remote, notes: SyncNotes, machine: MachineNames, redactor: Callable[[], Redactor], now: int,
+        *, has_boards: bool = False,
+    ) -> None:  # fmt: skip
         self._remote, self._notes, self._machine = remote, notes, machine
-        self._redactor, self._now, self._words = redactor, now, redactor()
+        self._redactor, self._now, self._words, self._has_boards = redactor, now, redactor(), has_boards
         self._waiting: list[tuple[bytes, SentPoint | None]] = []
         self._states: dict[str, _State] = {}
         self._leaving: dict[str, _Leaving] = {}
@@ -173,7 +177,12 @@ class Uploader:
             self._send_again()
         finally:
             self._write_notes()
+        if self._has_boards:
+            self.done.board_items = boards.send(self._remote, self._notes, stores, choice, self._outward)
         return self.done
+
+    def _outward(self, sessions: Sequence[LeavingSession]) -> OutwardExport:
+        return OutwardExport(sessions, self._machine, self._redactor(), self._now)
 
     def _is_noted(self, uid: str, own: Mapping[str, str]) -> bool:
         return (sent := self._notes.sent.get(uid)) is not None and sent.mark.startswith(f"{own[uid]} ")
@@ -494,6 +503,6 @@ def as_json(done: Sent) -> dict[str, Any]:
     return {
         "created_uids": done.created, "sent_uids": done.sent, "event_count": done.events,
         "unchanged_count": done.unchanged, "staying_count": done.staying, "forgotten_uids": done.forgotten,
-        "erased_uids": done.erased,
+        "erased_uids": done.erased, "board_items": done.board_items,
         "failed": [{"uid": each.session, "reason": each.reason} for each in done.failed],
     }  # fmt: skip

@@ -97,13 +97,17 @@ def _from_far(app: App, source: str, program: str, *, as_json: bool) -> Pulled:
 
 def _from_server(app: App) -> tuple[str, list[Pulled]]:
     from backstory.cli.syncing import remote
+    from backstory.sync import boards
     from backstory.sync.server_source import sources
     from backstory.workspace.stores.pulling import noted, pull
 
     own = accounts.account(app.home)
     with remote(app, own) as server:
         found = sources(server, own, lambda id_: noted(app.workspace, id_))
-        return own.address, [pull(app.workspace, each, output.progress) for each in found]
+        pulled = [pull(app.workspace, each, output.progress) for each in found]
+        if count := boards.take(server, app.machine_store):
+            output.talk(f"Boards: {output.counted(count, 'item')}.")
+        return own.address, pulled
 
 
 def _from_folder(app: App, folder: Path, passphrase: Passphrase) -> Iterator[Pulled]:

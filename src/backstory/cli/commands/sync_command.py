@@ -1,13 +1,15 @@
 """``backstory sync``: history for a team's server; with ``--dry-run`` what would leave, and nothing is sent.
 
 JSON of what was sent: ``address``, ``created_uids``, ``sent_uids``, ``event_count``, ``unchanged_count``,
-``staying_count``, ``forgotten_uids``, ``erased_uids``, ``failed``. Of ``status``: ``confirmed_count``, ``event_count``,
+``staying_count``, ``forgotten_uids``, ``erased_uids``, ``board_items``, ``failed``. Of ``status``:
+``confirmed_count``, ``event_count``,
 ``waiting_count``, ``staying_count``, ``machines`` (yours that sent something: ``id``, ``name``, ``session_count``,
 ``event_count``, ``seen``, ``is_this``). Of ``forget``: ``forgotten_uids``, or ``machine`` and ``session_count``.
 Of ``--dry-run``:
 ``enabled`` and ``has_board`` (the settings), ``leaving`` (by repository: ``session_count``, ``turn_count``,
 ``event_count``, ``bytes``, ``masked`` by kind, ``branches``, ``emails``), ``staying`` (``repository``,
-``session_count``, ``reason``), ``erasing_uids``, ``unusable`` (entries of sync.repositories that name no repository).
+``session_count``, ``reason``), ``board_items``, ``erasing_uids``, ``unusable`` (entries of sync.repositories that name
+no repository).
 """
 
 from __future__ import annotations
@@ -246,7 +248,7 @@ def _dry_run(app: App, *, as_json: bool) -> None:
     with output.progress("Reading what would leave") as report:
         found = counted(
             stores, opted, machine_of(stores, str(app.user_home)), lambda: app.workspace.redactor(people=False),
-            app.workspace.now(), report,
+            app.workspace.now(), report, has_boards=settings.has_board,
         )  # fmt: skip
     erasing = _erasing(app)
     if as_json:
@@ -290,7 +292,8 @@ def _print(found: DryRun, settings: SyncSettings) -> None:
         output.talk("Nothing would leave. Name a repository to allow it: backstory config set sync.repositories me/app")
     elif not settings.is_enabled:
         output.talk(f"Nothing leaves while {SyncSettings.is_enabled.key} is false, which it is.")
-    board = "may leave, too" if settings.has_board else f"stay here ({SyncSettings.has_board.key})"
+    items = output.counted(found.board_items, "item")
+    board = f"leave, too ({items})" if settings.has_board else f"stay here ({SyncSettings.has_board.key})"
     output.talk(f"Context boards {board}. Sessions that you removed never leave.")
 
 
