@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
+from backstory.exchange.json_lines import BoardLine
+from backstory.server import boards
+from backstory.server.boards import Boards
+from backstory.server.refusals import Refused
 from tests.support.desks import Desk
+from tests.support.senders import DESK, Sender
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -160,3 +167,71 @@ def test_another_persons_boards_are_not_given(desks: tuple[Desk, Desk], team: Te
     ben.log_in("ben", first.shell("team", "invite", "--json").json()["invitation"])
     pull(ben)
     assert read(ben) == ""
+
+
+# what others may send -------------------------------------------------------------------------------------------------
+
+
+def item(**fields: object) -> dict[str, object]:
+    return {
+        "type": "board_item", "repository": "me/app", "branch": "default", "src": "user", "name": "build",
+        "content": "make", "created": "2026-09-21T14:13:20.123Z", "changed": "2026-09-21T14:13:20.123Z", **fields,
+    }  # fmt: skip
+
+
+def put(sender: Sender, *items: dict[str, object], repository: str = "github.com/me/app") -> int:
+    body = {"repository": repository, "items": [*items]}
+    return sender.team.client.put("/v1/boards", json=body, headers=sender.headers).status_code
+
+
+def given(sender: Sender) -> int:
+    """How many items the person's other machines get."""
+    other = Sender(sender.team, sender.who, DESK)
+    return len(sender.team.client.get("/v1/boards", headers=other.headers).json()["items"])
+
+
+@pytest.mark.parametrize("fields", [
+    {"repository": "me/other"}, {"created": "x"}, {"name": "No Name"}, {"content": "x" * 5_000}, {"src": "both"},
+])  # fmt: skip
+def test_what_is_no_item_of_the_repositorys_board_is_refused(fields: dict[str, object], team: Team) -> None:
+    sender = Sender(team, team.founded())
+    assert put(sender, item(), item(**fields)) == 400
+    assert put(sender, item()) == 200
+    assert given(sender) == 1
+
+
+def test_a_machine_that_sent_only_a_board_can_be_named_and_erased(team: Team) -> None:
+    sender = Sender(team, team.founded())
+    put(sender, item())
+    assert [each["id"] for each in team.ask("GET", "/v1/machines", sender.token)[1]["machines"]] == [sender.machine]
+    assert team.ask("DELETE", f"/v1/machines/{sender.machine}", sender.token)[0] == 200
+    assert given(sender) == 0
+
+
+def test_what_a_person_keeps_is_bounded(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boards, "PERSON_BOARDS_MAX", 1)
+    sender = Sender(team, team.founded())
+    assert put(sender, item()) == 200
+    assert put(sender, item(repository="me/b"), repository="github.com/me/b") == 413
+    assert given(sender) == 1
+
+
+def test_who_is_put_out_while_a_board_comes_leaves_none(team: Team) -> None:
+    anna = team.founded()
+    ben = team.joined(anna, "ben")
+    caller = team.people.caller(ben.token)
+    team.ask("DELETE", "/v1/people/ben", anna.token)
+    kept = Boards(team.database, lambda: datetime.now(UTC))
+    line = msgspec.convert(item(), BoardLine)
+    with pytest.raises(Refused, match="needs a login"):
+        kept.put(caller, DESK, "github.com/me/app", [line])
+    with team.database.of(caller.tenant) as rows:
+        assert rows.execute("select count(*) from board where tenant = %s", (caller.tenant,)).fetchall() == [(0,)]
+
+
+def test_who_was_logged_out_while_a_board_came_leaves_none(team: Team) -> None:
+    anna = team.founded()
+    caller = team.people.caller(anna.token)
+    team.ask("POST", "/v1/logout", anna.token)
+    with pytest.raises(Refused, match="needs a login"):
+        Boards(team.database, lambda: datetime.now(UTC)).put(caller, DESK, "github.com/me/app", [])

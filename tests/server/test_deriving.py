@@ -177,6 +177,24 @@ def test_a_session_that_is_removed_while_it_is_derived_stays_away(
     assert [rows_of(sender, f"select session from {table}") for table in ("turn", "derivation", "job")] == [[], [], []]
 
 
+def test_a_session_that_is_taken_back_and_sent_again_while_it_is_derived_is_derived_as_it_is_now(
+    sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really, again = deriving.derive, [cut([["b"]])]
+
+    def slow(*given: Any) -> Any:
+        found = really(*given)
+        if again:
+            assert sender.team.ask("DELETE", f"/v1/machines/{sender.machine}/sessions/{UID}", sender.token)[0] == 200
+            assert sender.send(*again.pop()) == ["ok"]
+        return found
+
+    monkeypatch.setattr(deriving, "derive", slow)
+    sender.send(*cut([["a"]]))
+    assert derive(sender) == 2
+    assert [text.split()[-1] for text in said(sender)] == ["b"]
+
+
 def test_what_comes_while_a_session_is_derived_is_derived_too(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
     really, (first, second) = deriving.derive, cut([["a"], ["b"]])
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backstory.exchange import frames
+from backstory.exchange.frames import START, FramePoint
 from tests.support.desks import Desk
 from tests.support.senders import UID, Sender, cut
 
@@ -166,3 +168,58 @@ def test_a_token_on_the_command_line_is_refused(desks: tuple[Desk, Desk]) -> Non
     desk, _ = desks
     done = desk.shell("login", desk.address, "--token", "bks_1-2_3")
     assert (done.code, "never typed on the command line" in done.err) == (2, True)
+
+
+# what is there already of another repository --------------------------------------------------------------------------
+
+
+def of_app(sender: Sender, *lines: dict[str, Any], epoch: int = 1) -> bytes:
+    """A frame that goes on with what is there, or begins an epoch, and says that it is of the app."""
+    state = sender.state()
+    said = [json.dumps({"uid": UID, **each}, separators=(",", ":")).encode() + b"\n" for each in lines]
+    after, prev = (FramePoint(*state["upto"]), state["chain"]) if epoch == 1 else (START, "")
+    (made,) = frames.frames(said, session=UID, epoch=epoch, after=after, prev=prev, is_redacted=True)
+    return made
+
+
+SESSION: dict[str, Any] = {
+    "type": "session", "created": "2026-09-21T14:13:20.123Z", "next_seq": 2, "title": "x", "repository": OTHER_APP,
+}  # fmt: skip
+END = {"type": "session_end", "turns": 0, "events": 0}
+
+
+@pytest.mark.parametrize("epoch", [1, 2])
+@pytest.mark.parametrize("named", [[SESSION], []], ids=["renamed", "unnamed"])
+def test_a_token_for_one_repository_takes_over_no_session_of_another(
+    named: list[dict[str, Any]], epoch: int, team: Team
+) -> None:
+    anna = team.founded()
+    sender = Sender(team, anna)
+    sender.send(*cut([["a"]]))
+    frame = of_app(sender, *named, END, epoch=epoch)
+    limited = Sender(team, anna)
+    limited.token = token_of(team, anna, scopes=["read", "sync"], repositories=[OTHER_APP])
+    assert limited.answer(frame)[0] == 403
+    assert (limited.state()["events"], limited.state()["chain"]) == (0, "")
+    assert sender.state()["events"] == 1
+    assert team.ask("GET", f"/v1/sessions/{UID}/entries", limited.token)[0] == 404
+
+
+def test_a_token_goes_on_with_what_it_began_before_that_is_whole(team: Team) -> None:
+    anna = team.founded()
+    sender = Sender(team, anna)
+    sender.token = token_of(team, anna, repositories=[APP])
+    first, *rest = cut([["a" * 1_100_000, "b"]])
+    assert sender.send(first) == ["ok"]
+    assert set(sender.send(*rest)) == {"ok"}
+    other = Sender(team, anna)
+    other.token = token_of(team, anna, repositories=[OTHER_APP])
+    assert other.state()["events"] == 0
+
+
+def test_a_token_counts_sessions_of_its_repositories_alone(team: Team) -> None:
+    anna = team.founded()
+    Sender(team, anna).send(*cut([["a"]]))
+    for repository, count in ((APP, 1), (OTHER_APP, 0)):
+        found = team.ask("GET", "/v1/machines", token_of(team, anna, repositories=[repository]))[1]["machines"]
+        assert [each["session_count"] for each in found] == [count]

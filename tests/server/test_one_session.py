@@ -272,6 +272,17 @@ def test_a_session_that_is_removed_while_its_file_is_made_leaves_none(
     assert kept(sender) == []
 
 
+def test_a_file_that_is_being_made_stays_when_the_session_goes_on(sender: Sender) -> None:
+    sender.send(*cut([["a"]]))
+    ask(sender, f"/v1/sessions/{UID}/entries")
+    (file,) = kept(sender)
+    part = file.with_name(f"{file.name}.1.part")
+    part.touch()
+    sender.send(*cut([["a"], ["b"]]))
+    assert kept(sender) == [part]
+    part.unlink()
+
+
 def test_what_is_kept_of_an_organisation_is_bounded_and_what_was_read_last_stays(sender: Sender) -> None:
     few = KeptSessions(sender.team.database, sender.team.folder / "kept", 1_000_000, sender.team.now)
     uids = [f"01M3250V00CJ5X1JHP0Z69AW{letter}Q" for letter in "ABCDEF"]

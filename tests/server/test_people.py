@@ -182,6 +182,17 @@ def test_a_role_that_is_taken_away_is_gone_at_once(team: Team) -> None:
     assert team.ask("POST", "/v1/invites", ben.token, {})[0] == 403
 
 
+@pytest.mark.parametrize("method, body", [("DELETE", None), ("PATCH", {"role": "member"})])
+def test_invitations_of_who_is_no_admin_any_more_are_worthless(method: str, body: Any, team: Team) -> None:
+    anna = team.founded()
+    ben = team.joined(anna, "ben", "admin")
+    code = team.ask("POST", "/v1/invites", ben.token, {"role": "admin"})[1]["code"]
+    kept = team.ask("POST", "/v1/invites", anna.token, {})[1]["code"]
+    assert team.ask(method, "/v1/people/ben", anna.token, body)[0] == 200
+    assert team.ask("POST", "/v1/join", "", {"code": code, "name": "ben again"})[0] == 401
+    assert team.ask("POST", "/v1/join", "", {"code": kept, "name": "carl"})[0] == 200
+
+
 def test_the_last_admin_stays(team: Team) -> None:
     anna = team.founded()
     team.joined(anna, "ben")

@@ -10,8 +10,9 @@ import psycopg
 import pytest
 from psycopg.errors import InsufficientPrivilege
 
+from backstory.exchange import frames
 from backstory.server.database import prepared
-from tests.support.senders import DESK, LAPTOP, OTHER, UID, Sender, cut
+from tests.support.senders import DESK, LAPTOP, OTHER, UID, Sender, cut, line
 from tests.support.team import empty_database
 
 if TYPE_CHECKING:
@@ -217,3 +218,15 @@ def test_a_question_is_answered_by_an_index(call: str, index: str, plans: Callab
 
 def test_without_the_function_no_index_of_words_is_used(plans: Callable[[str], str]) -> None:
     assert "turn_of_words" not in plans("select from turn where tenant = 1 and words @@ 'w77'")
+
+
+@pytest.mark.parametrize("time", ["infinity", "10000-01-01T00:00:00Z", "0001-01-01 BC", "now", "2026-09-21T14:13:20"])
+def test_a_time_that_no_calendar_has_hides_nothing_from_others(time: str, team: Team) -> None:
+    anna = team.founded()
+    sender, eve = Sender(team, anna), Sender(team, team.joined(anna, "eve"))
+    sender.send(*cut([["a"]]))
+    lines = [line("session", uid=OTHER, created=time, last_active=time, next_seq=1, title="x"),
+             line("session_end", uid=OTHER, turns=0, events=0)]  # fmt: skip
+    eve.send(*frames.frames(lines, session=OTHER, epoch=1, is_redacted=True))
+    assert (UID, "anna") in listed(sender)
+    assert repositories(sender)

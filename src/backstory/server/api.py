@@ -160,7 +160,7 @@ class Api:
         self._answers = SessionAnswers(database, self.kept)
         self.people, self._shelves, self._reading = People(database, now), Shelves(database, now), TeamReading(database)
         self._bodies, self._offered = Bodies(), ShelfOffers(database)
-        self._removals, self._boards_sent = Removals(database, now), Boards(database)
+        self._removals, self._boards_sent = Removals(database, now), Boards(database, now)
 
     def app(self) -> Starlette:
         """The application."""
@@ -332,7 +332,9 @@ class Api:
         return {"machines": found, "removals": removals}
 
     def _offers(self, caller: Caller, asked: ServerRequest) -> Any:
-        return self._offered.offers(self._whose(caller, asked), asked.named_machine(), asked.uid_after())
+        if (whose := self._whose(caller, asked)) is not caller and not asked.query.get("after"):
+            self.people.note_export(caller, whose)
+        return self._offered.offers(whose, asked.named_machine(), asked.uid_after())
 
     def _frames(self, caller: Caller, asked: ServerRequest) -> Response:
         found = self._offered.frames(self._whose(caller, asked), asked.named_machine(), asked.body(WantedFrames).wants)
@@ -396,13 +398,17 @@ class Api:
         async def short(request: Request) -> Any:
             return await run_in_threadpool(answered, ServerRequest(request, await body(request, bytes_max)))
 
+        def answered_again(asked: ServerRequest) -> Any:
+            return answer(self._allowed(scope, asked), asked)
+
         async def long(request: Request) -> Any:
             # Who may not send history has none of it read.
             caller = await run_in_threadpool(self._caller, scope, ServerRequest(request, b""))
             async with self._bodies.room((caller.tenant, caller.person), announced(request, bytes_max)):
                 asked = ServerRequest(request, await body(request, bytes_max))
                 async with self._bodies.working:
-                    return await run_in_threadpool(answer, caller, asked)
+                    # While it was read the token may have ended.
+                    return await run_in_threadpool(answered_again, asked)
 
         return self._answering(long if bytes_max > BODY_BYTES_MAX else short)
 
@@ -416,6 +422,13 @@ class Api:
             self._limits.count(asked.address)
             raise
         self._limits.count(caller.token)
+        return self._checked(scope, caller)
+
+    def _allowed(self, scope: str, asked: ServerRequest) -> Caller:
+        """Return who asks, who was counted before. Raises Refused."""
+        return self._checked(scope, self.people.caller(asked.token))
+
+    def _checked(self, scope: str, caller: Caller) -> Caller:
         if scope == WHOLE and not caller.is_whole:
             raise Refused(403, "not_allowed", "This needs the login of a machine; your token has fewer rights.")
         if scope not in (WHOLE, ANY) and scope not in caller.scopes:

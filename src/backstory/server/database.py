@@ -158,6 +158,9 @@ def _make_accounts(connection: Connection[Row]) -> None:
                     + "; ".join(f"create role {each} nologin" for each in (APPLICATION, SEARCHER))
                     + f"; grant {APPLICATION}, {SEARCHER} to {connection.info.user} with inherit false, set true"
                 ) from refused
+        if connection.execute("select pg_has_role(current_user, %s, 'set')", (name,)).fetchone() == (True,):
+            # An admin made it, and only an admin may say so again.
+            continue
         connection.execute(
             sql.SQL("grant {} to {} with inherit false, set true").format(
                 sql.Identifier(name), sql.Identifier(connection.info.user)

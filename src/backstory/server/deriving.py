@@ -69,9 +69,8 @@ class Deriving:
 
         ``uid``: this one, even if it is. What the token is not good for is not among them.
         """
-        among = None if caller.repositories is None else sorted(caller.repositories)
         with self._database.of(caller.tenant) as rows:
-            return jobs.queue_underived(rows, self._now(), caller.tenant, caller.person, uid, among)
+            return jobs.queue_underived(rows, self._now(), caller.tenant, caller.person, uid, caller.among)
 
     def work(self) -> int:
         """Work off all jobs that are free now, of each organisation in turn; return how many were taken."""
@@ -175,7 +174,7 @@ def _or_none(text: str | None) -> str | None:
 def _put(rows: Cursor[Any], session: WholeSession, derived: Derived) -> None:
     """Put what was derived in the place of what was, if the session is still what it was derived from."""
     # Locked, so that who removes it waits, and then removes this, too.
-    still = rows.execute(_STILL, (*session.place, session.epoch, session.frames)).fetchone()
+    still = rows.execute(_STILL, (*session.place, session.epoch, session.frames, session.chain)).fetchone()
     if still is None:
         return
     place = dict(zip(("tenant", "person", "session", "machine"), session.place, strict=True))
@@ -201,5 +200,6 @@ insert into derived as d values (%s, 1) on conflict (tenant) do update set times
 """
 _STILL = """
 select from session where tenant = %s and person = %s and uid = %s and machine = %s and epoch = %s and frames = %s
+  and chain = %s
 for share
 """

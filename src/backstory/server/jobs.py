@@ -72,12 +72,12 @@ def take(rows: Cursor[Any], tenant: int, now: datetime) -> DerivingJob | None:
 
 def end(rows: Cursor[Any], job: DerivingJob) -> None:
     """Remove a job that is done, unless more came meanwhile."""
-    rows.execute(_DONE, (*job.place, job.revision))
+    rows.execute(_DONE, (*job.place, job.revision, job.tries))
 
 
 def fail(rows: Cursor[Any], job: DerivingJob, error: str, now: datetime) -> None:
     """Have a job tried again later. ``error``: a name; no words, which may be of the history."""
-    rows.execute(_FAILED, (error, now + timedelta(minutes=2**job.tries), *job.place, job.revision))
+    rows.execute(_FAILED, (error, now + timedelta(minutes=2**job.tries), *job.place, job.revision, job.tries))
 
 
 _QUEUE = """
@@ -110,9 +110,10 @@ returning j.person, j.session, j.machine, j.revision, j.tries
 """
 """Materialized: as a part of the join it may be asked again for each job, and then takes them all."""
 _DONE = """
-delete from job where tenant = %s and person = %s and session = %s and machine = %s and revision = %s
+delete from job where tenant = %s and person = %s and session = %s and machine = %s and revision = %s and tries = %s
 """
+"""A job that was made anew meanwhile has the same revision, and was not tried."""
 _FAILED = """
 update job set error = %s, free_at = %s
-where tenant = %s and person = %s and session = %s and machine = %s and revision = %s
+where tenant = %s and person = %s and session = %s and machine = %s and revision = %s and tries = %s
 """

@@ -122,11 +122,13 @@ class KeptSessions:
 
     def _of(self, tenant: int) -> list[Path]:
         folder = self._folder / f"{tenant:x}"
-        return list(folder.iterdir()) if folder.is_dir() else []
+        # What is being made is looked at again by who makes it.
+        return [each for each in folder.iterdir() if each.suffix != ".part"] if folder.is_dir() else []
 
     def _path(self, session: WholeSession) -> Path:
         tenant, person, uid, machine = session.place
-        name = f"{person:x}-{_hashed(uid)}-{_hashed(machine)}-{session.epoch}-{session.frames}.db"
+        state = f"{session.epoch}-{session.frames}-{session.chain.hex()[:16]}"
+        name = f"{person:x}-{_hashed(uid)}-{_hashed(machine)}-{state}.db"
         return self._folder / f"{tenant:x}" / name
 
     @contextmanager

@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from backstory.exchange.frames import FrameHead
 from backstory.server.database import one
-from backstory.server.reading import among
 from backstory.server.refusals import Refused
 from backstory.server.shelves import CHANGES_BYTES, NOT_A_BEGINNING
 from backstory.sync.pull_plan import SentPoint, SessionOffer, Want
@@ -46,7 +45,7 @@ class ShelfOffers:
     def offers(self, caller: Caller, machine: str, after: str) -> OfferedPage:
         """Return the sessions that a machine sent whole, with uids behind this one; no beginning of another's."""
         with self._database.of(caller.tenant) as rows:
-            of = (caller.tenant, caller.person, machine, after, among(caller), among(caller), OFFERS_AT_ONCE + 1)
+            of = (caller.tenant, caller.person, machine, after, caller.among, caller.among, OFFERS_AT_ONCE + 1)
             found = rows.execute(_OFFERS.encode(), of).fetchall()
         offers = [SessionOffer(uid=uid, mark=bytes(chain).hex()) for uid, chain in found[:OFFERS_AT_ONCE]]
         return OfferedPage(offers=offers, has_more=len(found) > OFFERS_AT_ONCE)
@@ -80,7 +79,7 @@ class _Sending:
     def __init__(self, rows: Cursor[Any], caller: Caller, machine: str, want: Want) -> None:
         self._rows, self._want = rows, want
         self._of = caller.tenant, caller.person, machine, want.uid
-        self._row = rows.execute(_SEEN.encode(), (*self._of, among(caller), among(caller))).fetchone()
+        self._row = rows.execute(_SEEN.encode(), (*self._of, caller.among, caller.among)).fetchone()
 
     def send(self, answer: _Answer) -> None:
         uid = self._want.uid
@@ -130,9 +129,11 @@ select s.uid, s.chain from session s
 where s.tenant = %s and s.person = %s and s.machine = %s and s.uid > %s and {_OF_TOKEN} and {NOT_A_BEGINNING}
 order by s.uid limit %s
 """
+# Who replaces or erases its frames changes this row: until the answer is made they stay.
 _SEEN = f"""
 select s.epoch, s.frames, s.chain from session s
 where s.tenant = %s and s.person = %s and s.machine = %s and s.uid = %s and {_OF_TOKEN}
+for share of s
 """
 _NUMBER = """
 select number from frame

@@ -39,12 +39,16 @@ class WholeSession(NamedTuple):
     epoch: int
     frames: int
     events: int
+    chain: bytes
 
 
 def whole_session(rows: Cursor[Any], place: ShelfPlace) -> WholeSession | None:
     """Return up to where a session is seen; None where it is not there."""
     row = rows.execute(_SEEN, place).fetchone()
-    return None if row is None else WholeSession(place, *row)
+    if row is None:
+        return None
+    epoch, frames, events, chain = row
+    return WholeSession(place, epoch, frames, events, bytes(chain))
 
 
 def frames_of(rows: Cursor[Any], session: WholeSession) -> PackedFrames:
@@ -139,7 +143,7 @@ class _Export:
 
 
 _SEEN = """
-select epoch, frames, events from session where tenant = %s and person = %s and uid = %s and machine = %s
+select epoch, frames, events, chain from session where tenant = %s and person = %s and uid = %s and machine = %s
 """
 _FRAMES = """
 select head, data from frame where tenant = %s and person = %s and session = %s and machine = %s

@@ -58,6 +58,11 @@ class Caller(Struct, frozen=True, kw_only=True):
     repositories: frozenset[str] | None = None
     is_whole: bool = False
 
+    @property
+    def among(self) -> list[str] | None:
+        """The repositories, as statements take them."""
+        return None if self.repositories is None else sorted(self.repositories)
+
 
 class Person(Struct, frozen=True, kw_only=True):
     """A person, as others of the organisation see them."""
@@ -116,7 +121,7 @@ class People:
         """Return a code by which one person comes in."""
         with self._database.of(caller.tenant) as rows:
             self._note(rows, caller.tenant, caller.person, "invite", role)
-            return self._invite(rows, caller.tenant, role)
+            return self._invite(rows, caller.tenant, role, caller.person)
 
     def join(self, code: str, name: str, machine: str, secret: str = "") -> LetIn:
         """Make a person of someone with a code, which is good once. Raises Refused.
@@ -259,6 +264,8 @@ class People:
             person = self._person(rows, caller.tenant, name)
             rows.execute("update person set role = %s where tenant = %s and id = %s", (role, caller.tenant, person))
             self._keep_an_admin(rows, caller.tenant)
+            if role != TeamRole.ADMIN:
+                self._end_invitations(rows, caller.tenant, person)
             self._note(rows, caller.tenant, caller.person, "role", f"{person:x} {role}")
 
     def put_out(self, caller: Caller, name: str) -> int:
@@ -286,7 +293,12 @@ class People:
         with self._database.of(caller.tenant) as rows:
             self._note(rows, caller.tenant, caller.person, "export", f"{whose.person:x}")
 
+    def _end_invitations(self, rows: Cursor[Any], tenant: int, maker: int) -> None:
+        """Make invitations worthless that nobody used yet, of one who may not make any more."""
+        rows.execute("delete from invite where tenant = %s and maker = %s and person is null", (tenant, maker))
+
     def _erase(self, rows: Cursor[Any], caller: Caller, person: int, action: str) -> int:
+        self._end_invitations(rows, caller.tenant, person)
         count = erase_person(rows, caller.tenant, person)
         self._keep_an_admin(rows, caller.tenant)
         self._note(rows, caller.tenant, caller.person, action, f"{person:x}")
@@ -302,11 +314,11 @@ class People:
         if one(counted)[0] == 0:
             raise Refused(409, "last_admin", "The last admin of an organisation stays. Make another one first.")
 
-    def _invite(self, rows: Cursor[Any], tenant: int, role: TeamRole) -> str:
+    def _invite(self, rows: Cursor[Any], tenant: int, role: TeamRole, maker: int | None = None) -> str:
         invite, now = codes.new_invite(tenant), self._now()
         rows.execute(
-            "insert into invite values (%s, %s, %s, %s, %s)",
-            (tenant, codes.hashed(invite.secret), role, now, now + timedelta(days=INVITE_DAYS)),
+            "insert into invite (tenant, hash, role, created, expires, maker) values (%s, %s, %s, %s, %s, %s)",
+            (tenant, codes.hashed(invite.secret), role, now, now + timedelta(days=INVITE_DAYS), maker),
         )
         return str(invite)
 

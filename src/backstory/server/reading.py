@@ -95,7 +95,7 @@ class TeamReading:
     def repositories(self, caller: Caller) -> list[TeamRepository]:
         """Return the repositories with sessions, the last active first."""
         with self._database.of(caller.tenant) as rows:
-            found = rows.execute("select * from repositories_of(%s, %s)", (caller.tenant, among(caller))).fetchall()
+            found = rows.execute("select * from repositories_of(%s, %s)", (caller.tenant, caller.among)).fetchall()
         return [TeamRepository(*each) for each in found]
 
     def sessions(self, caller: Caller, wanted: TeamList) -> dict[str, Any]:
@@ -132,7 +132,7 @@ class TeamReading:
         """
         with self._database.of(caller.tenant) as rows:
             for way, value in _ways(words):
-                asked = (caller.tenant, among(caller), way, value, CANDIDATES_SHOWN_MAX)
+                asked = (caller.tenant, caller.among, way, value, CANDIDATES_SHOWN_MAX)
                 found = rows.execute("select uid from sessions_called(%s, %s, %s, %s, %s)", asked).fetchall()
                 if found:
                     return _candidates(rows, caller, [uid for (uid,) in found])
@@ -150,14 +150,9 @@ class TeamReading:
         repository = wanted.repository and wanted.repository.strip("/").removesuffix(".git").lower()
         title = None if wanted.title is None else folded(wanted.title)
         return (
-            caller.tenant, among(caller), person, wanted.agent, repository, _pattern(wanted.branch),
+            caller.tenant, caller.among, person, wanted.agent, repository, _pattern(wanted.branch),
             wanted.since, wanted.until, title,
         )  # fmt: skip
-
-
-def among(caller: Caller) -> list[str] | None:
-    """Return the repositories that a caller's token is good for; None for all."""
-    return None if caller.repositories is None else sorted(caller.repositories)
 
 
 def unknown_session() -> Refused:
@@ -207,7 +202,7 @@ def _bare(
 
 
 def _candidates(rows: Cursor[Any], caller: Caller, uids: list[str]) -> list[dict[str, Any]]:
-    titles = dict(rows.execute(_TITLES, (caller.tenant, uids, among(caller), among(caller))).fetchall())
+    titles = dict(rows.execute(_TITLES, (caller.tenant, uids, caller.among, caller.among)).fetchall())
     found = rows.execute("select uid from uids_not_alone(%s, %s, %s)", (caller.tenant, uids, UID_SHOWN)).fetchall()
     whole = {uid for (uid,) in found}
     return [

@@ -11,7 +11,7 @@ from backstory.errors import BackstoryError, SessionNotFound
 from backstory.exchange.frames import FrameDamaged
 from backstory.server.jobs import ShelfPlace
 from backstory.server.one_session import WholeSession
-from backstory.server.reading import among, listed_sessions, unknown_session
+from backstory.server.reading import listed_sessions, unknown_session
 from backstory.server.refusals import Refused
 from backstory.workspace.history import entries, sessions
 from backstory.workspace.history import transcript as transcripts
@@ -65,7 +65,9 @@ class SessionAnswers:
         answer, is_whole = self._asked(found, said, 0)
         with self._database.of(caller.tenant) as rows:
             (of_list,) = listed_sessions(rows, caller, [(found.place.person, uid, found.place.machine)]) or [{}]
-            children = rows.execute(_CHILDREN, (*found.place[:2], uid[10:], found.place.machine)).fetchall()
+            children = rows.execute(
+                _CHILDREN, (caller.among, caller.among, *found.place[:2], uid[10:], found.place.machine)
+            ).fetchall()
         answer["session"] |= of_list | {"children": [each for (each,) in children]}
         return answer | {"copies": copies, "is_whole": is_whole}
 
@@ -98,11 +100,11 @@ class SessionAnswers:
 
     def _found(self, caller: Caller, uid: str, wanted: OneSession) -> tuple[list[dict[str, Any]], WholeSession]:
         with self._database.of(caller.tenant) as rows:
-            found = rows.execute(_COPIES, (caller.tenant, uid, among(caller), among(caller), caller.person)).fetchall()
+            found = rows.execute(_COPIES, (caller.tenant, uid, caller.among, caller.among, caller.person)).fetchall()
         copies = [
-            (WholeSession(ShelfPlace(caller.tenant, person, uid, machine), epoch, frames, events),
+            (WholeSession(ShelfPlace(caller.tenant, person, uid, machine), epoch, frames, events, bytes(chain)),
              {"person": name, "machine": machine, "event_count": events})
-            for person, name, machine, epoch, frames, events in found
+            for person, name, machine, epoch, frames, events, chain in found
         ]  # fmt: skip
         meant = [
             session for session, said in copies
@@ -133,7 +135,7 @@ def _place(text: str) -> tuple[int, int]:
 
 
 _COPIES = """
-select s.person, p.name, s.machine, s.epoch, s.frames, s.events from session s
+select s.person, p.name, s.machine, s.epoch, s.frames, s.events, s.chain from session s
 join person p on p.tenant = s.tenant and p.id = s.person
 where s.tenant = %s and s.uid collate "C" = %s and (%s::text[] is null or s.repository = any(%s))
 order by s.person <> %s, s.events desc, s.person, s.machine
@@ -141,5 +143,7 @@ order by s.person <> %s, s.events desc, s.person, s.machine
 _CHILDREN = """
 select json_build_object('uid', d.session, 'label', left(d.session, 12), 'relation', d.relation,
   'turn_count', d.listed -> 'turn_count')
-from derivation d where d.tenant = %s and d.person = %s and d.parent = %s and d.machine = %s order by d.session
+from derivation d join session s on s.tenant = d.tenant and s.person = d.person and s.uid = d.session
+  and s.machine = d.machine and (%s::text[] is null or s.repository = any(%s))
+where d.tenant = %s and d.person = %s and d.parent = %s and d.machine = %s order by d.session
 """

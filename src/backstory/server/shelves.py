@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from backstory.bounds import moment
 from backstory.exchange import frames
 from backstory.exchange.frames import Frame, FrameDamaged, FrameHead, FramePoint, FrameVerdict
-from backstory.exchange.json_lines import SessionLine, TurnLine
+from backstory.exchange.json_lines import SessionLine, TurnLine, ms_of
 from backstory.lazy import lazy_regex
 from backstory.server import jobs
 from backstory.server.audit import note
@@ -117,12 +118,15 @@ class ShelfMachine(Struct, frozen=True, kw_only=True):
     event_count: int
     generation: int
     seen: str
+    has_boards: bool
 
 
 class _Shelf(Struct):
     """A session of a shelf in a transaction: its last frame, and how many its epoch has."""
 
     last: FrameHead | None = None
+    repository: str | None = None
+    """None where nothing of it is seen yet."""
     number: int = 0
     events: int = 0
     seen_epoch: int = 0
@@ -144,8 +148,7 @@ class Shelves:
         parts = _cut(body)
         with self._database.of(caller.tenant) as rows:
             generation = next_generation(rows, caller)
-            of = (caller.tenant, caller.person, machine)
-            rows.execute(_MACHINE, (*of, self._now().date(), caller.tenant, caller.token))
+            note_machine(rows, caller, machine, self._now())
             storing = _Storing(rows, caller, machine, generation)
             storing.look_at([frames.head_of(data).session for data, damage in parts if damage is None])
             # One is unpacked at a time: a short request may unpack to much.
@@ -169,14 +172,14 @@ class Shelves:
         """Return the machines that sent something for the caller, and how many sessions were ever removed."""
         with self._database.of(caller.tenant) as rows:
             of = (caller.tenant, caller.person)
-            found = rows.execute(_MACHINES, of).fetchall()
+            found = rows.execute(_MACHINES, (caller.among, caller.among, *of)).fetchall()
             (removals,) = one(rows.execute("select count(*) from removal where tenant = %s and person = %s", of))
         machines = [
             ShelfMachine(
                 id=id_, name=name, session_count=count, event_count=int(events), generation=generation,
-                seen=seen.isoformat(),
+                seen=seen.isoformat(), has_boards=has_boards,
             )
-            for id_, name, count, events, generation, seen in found
+            for id_, name, count, events, generation, seen, has_boards in found
         ]  # fmt: skip
         return machines, removals
 
@@ -263,11 +266,13 @@ class _Storing:
         removed = {bytes(mark) for (mark,) in gone}
         self._removed = {uid for uid in wanted if marked[uid] in removed}
         self._shelves = {uid: _Shelf() for uid in wanted}
-        for uid, head, number, events, epoch, seen in self._rows.execute(_LAST, (wanted, *self._of)).fetchall():
+        for uid, head, number, events, epoch, seen, repository in self._rows.execute(
+            _LAST, (wanted, *self._of)
+        ).fetchall():
             last = msgspec.json.decode(head, type=FrameHead)
             self._shelves[uid] = _Shelf(
                 last=last, number=number, events=int(events), seen_epoch=epoch, seen_frames=seen,
-                has_unseen=(last.epoch, number) > (epoch, seen), has_older=True,
+                has_unseen=(last.epoch, number) > (epoch, seen), has_older=True, repository=repository,
             )  # fmt: skip
 
     def take(self, data: bytes, frame: Frame | FrameDamaged) -> Confirmed:
@@ -281,6 +286,8 @@ class _Storing:
         if uid in self._removed:
             return Confirmed(uid=uid, word=SyncWord.FORGOTTEN, state=ShelfState(uid=uid, is_forgotten=True))
         shelf = self._shelves[uid]
+        if self._is_of_others(uid, shelf):
+            raise Refused(403, "not_allowed", "Your token is not for the repository of a session.")
         word = self._verdict(frame.head, shelf)
         if word == SyncWord.OK:
             self._add(data, frame, shelf)
@@ -291,7 +298,7 @@ class _Storing:
         if uid in self._removed:
             return ShelfState(uid=uid, is_forgotten=True)
         shelf = self._shelves[uid]
-        if shelf.last is None:
+        if shelf.last is None or self._is_of_others(uid, shelf):
             return ShelfState(uid=uid)
         last = shelf.last
         history = str(of_frames(self._lines(uid, last.epoch))) if is_hashed else ""
@@ -336,7 +343,7 @@ class _Storing:
         shelf.last = head
         shelf.number, shelf.events = shelf.number + 1, shelf.events + head.events
         lines = [(kind, text) for text in frame.lines if (kind := line_kind(text)) in _FACTS]
-        self._check_scope(lines)
+        self._check_scope(head, shelf, lines)
         is_end = any(kind == _END for kind, _ in lines)
         text, _, payload = data.partition(b"\n")
         self._waiting.append(
@@ -347,13 +354,25 @@ class _Storing:
             self.end()
             self._show(head, shelf, lines)
 
-    def _check_scope(self, lines: Iterable[tuple[bytes, bytes]]) -> None:
-        """Refuse sessions of repositories that the token is not good for."""
+    def _is_of_others(self, uid: str, shelf: _Shelf) -> bool:
+        """Return True if a session is there of a repository that the token is not good for."""
+        if (allowed := self._caller.repositories) is None or shelf.last is None:
+            return False
+        if shelf.repository is None:
+            # It is not seen yet: its first frame names it.
+            self.end()
+            said = _of_kind(_SESSION, self._lines(uid, shelf.last.epoch))
+            shelf.repository = "" if said is None else _repository(msgspec.json.decode(said, type=SessionLine))
+        return shelf.repository not in allowed
+
+    def _check_scope(self, head: FrameHead, shelf: _Shelf, lines: Sequence[tuple[bytes, bytes]]) -> None:
+        """Refuse sessions of repositories that the token is not good for, and what names none."""
         if (allowed := self._caller.repositories) is None:
             return
-        for kind, text in lines:
-            if kind == _SESSION and _repository(msgspec.json.decode(text, type=SessionLine)) not in allowed:
-                raise Refused(403, "not_allowed", "Your token is not for the repository of a session.")
+        named = [_repository(msgspec.json.decode(text, type=SessionLine)) for kind, text in lines if kind == _SESSION]
+        if any(each not in allowed for each in named) or not (named or head.prev):
+            raise Refused(403, "not_allowed", "Your token is not for the repository of a session.")
+        shelf.repository = named[-1] if named else shelf.repository
 
     def _show(self, head: FrameHead, shelf: _Shelf, lines: Iterable[tuple[bytes, bytes]]) -> None:
         """Have a session seen up to this frame, and no epoch before its."""
@@ -372,8 +391,9 @@ class _Storing:
         turns = [msgspec.json.decode(text, type=TurnLine) for kind, text in lines if kind == _TURN]
         agent = turns[-1].agent if turns else None
         facts = (None, None, None, None, None) if session is None else (
-            _kept(_repository(session)), _kept(session.title or session.name or "")[:TITLE_CHARS],
-            session.branch and _kept(session.branch), session.created, session.last_active)  # fmt: skip
+            _kept(_repository(session))[:TITLE_CHARS], _kept(session.title or session.name or "")[:TITLE_CHARS],
+            session.branch and _kept(session.branch)[:TITLE_CHARS], _time(session.created),
+            _time(session.last_active))  # fmt: skip
         repository, title, branch, created, active = facts
         self._rows.execute(_SHOWN, (
             *of, repository or "", head.epoch, shelf.number, shelf.events, bytes.fromhex(head.chain), title, agent,
@@ -406,9 +426,11 @@ on conflict (tenant, person, id) do update set name = excluded.name, seen = excl
 where (m.name, m.seen) <> (excluded.name, excluded.seen)
 """
 _MACHINES = """
-select m.id, m.name, count(s.uid), coalesce(sum(s.events), 0), coalesce(max(s.generation), 0), m.seen
+select m.id, m.name, count(s.uid), coalesce(sum(s.events), 0), coalesce(max(s.generation), 0), m.seen,
+  exists (select from board b where b.tenant = m.tenant and b.person = m.person and b.machine = m.id)
 from machine m left join session s on s.tenant = m.tenant and s.person = m.person and s.machine = m.id
-where m.tenant = %s and m.person = %s group by m.id, m.name, m.seen order by 3 desc, m.id
+  and (%s::text[] is null or s.repository = any(%s))
+where m.tenant = %s and m.person = %s group by m.tenant, m.person, m.id, m.name, m.seen order by 3 desc, m.id
 """
 _PLACE = lazy_regex(r"([0-9]{1,18})\.([0-9A-Z]{26}|)\.([0-9]{1,9})")
 _NAMED = """
@@ -425,7 +447,7 @@ _GONE = "select mark from removal where tenant = %s and person = %s and mark = a
 _LAST = """
 select l.session, l.head, l.number, (select sum(e.events) from frame e where e.tenant = l.tenant
   and e.person = l.person and e.machine = l.machine and e.session = l.session and e.epoch = l.epoch),
-  coalesce(s.epoch, 0), coalesce(s.frames, 0)
+  coalesce(s.epoch, 0), coalesce(s.frames, 0), s.repository
 from unnest(%s::text[]) w(uid) cross join lateral (
   select f.tenant, f.person, f.machine, f.session, f.epoch, f.number, f.head from frame f
   where f.tenant = %s and f.person = %s and f.machine = %s and f.session = w.uid
@@ -474,6 +496,14 @@ def next_generation(rows: Cursor[Any], caller: Caller) -> int:
         # Put out meanwhile.
         raise Refused(401, "not_logged_in", "This needs a login.")
     return int(row[0])
+
+
+def note_machine(rows: Cursor[Any], caller: Caller, machine: str, now: datetime) -> None:
+    """Note that a machine sent something. Raises Refused where its login ended meanwhile."""
+    of = (caller.tenant, caller.token)
+    if rows.execute("select from token where tenant = %s and id = %s", of).fetchone() is None:
+        raise Refused(401, "not_logged_in", "This needs a login.")
+    rows.execute(_MACHINE, (caller.tenant, caller.person, machine, now.date(), *of))
 
 
 def _new_frames(rows: Cursor[Any], caller: Caller, machine: str, place: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
@@ -528,6 +558,18 @@ def _repository(session: SessionLine) -> str:
     """The key of its remote, else what its agent says; '' for a folder without a remote, which stays unnamed."""
     project = session.project or ""
     return project if "/" in project and project[0] not in "./~" else session.repository or ""
+
+
+def _of_kind(kind: bytes, lines: Iterable[bytes]) -> bytes | None:
+    return next((each for each in lines if line_kind(each) == kind), None)
+
+
+def _time(text: str | None) -> datetime | None:
+    """A time as a column has it; None for one that no calendar has, or that is none."""
+    try:
+        return moment(ms_of(text))
+    except ValueError:
+        return None
 
 
 def _kept(text: str) -> str:

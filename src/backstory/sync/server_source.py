@@ -47,6 +47,7 @@ class SentMachine(Struct, frozen=True, kw_only=True):
     seen: str
     generation: int
     is_this: bool = False
+    has_boards: bool = False
 
 
 class SentMachines(Struct, frozen=True):
@@ -112,6 +113,7 @@ class ServerSource:
         self._remote, self._path, self._whose = remote, f"/v1/machines/{machine.id}", _of(person)
         self.id, self.name = id_, f"{machine.name or machine.id} at {remote.address}"
         self.passed_over, self.files_read = list[str](), states
+        self.has_boards = machine.has_boards
         self._notes, self._removed = notes, dict[str, str]()
 
     def offers(self) -> list[SessionOffer]:
