@@ -178,6 +178,19 @@ def test_nothing_of_a_store_from_elsewhere_leaves(empty: Store, tmp_path: Path) 
         assert choose([empty, other], opted_in([MINE], HOME)).staying == {(leaving.ELSEWHERE, MINE): 2}
 
 
+def test_what_a_store_from_elsewhere_calls_removed_is_not_believed(empty: Store, tmp_path: Path) -> None:
+    kept = _session(empty, MINE)
+    with open_store(tmp_path / "other.db", shared=True, now=lambda: NOW) as other:
+        _session(other, None)
+        other.change(lambda db: db.execute("insert into forgotten(uid, at) values (?, 1)", (kept.uid,)))
+        other.is_elsewhere = True
+        choice = choose([empty, other], opted_in([MINE], HOME))
+        assert (choice.removed, [each.origin.uid for each in choice.leaving]) == (set(), [kept.uid])
+        assert leaving.removed_uids([empty, other]) == set()
+        other.is_elsewhere = False
+        assert leaving.removed_uids([empty, other]) == {kept.uid}
+
+
 def test_a_circle_of_sessions_stays(empty: Store) -> None:
     first = _session(empty, MINE)
     second = _session(empty, MINE, first, "fork")

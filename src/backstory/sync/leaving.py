@@ -51,9 +51,9 @@ class LeavingChoice(Struct, frozen=True, kw_only=True):
 def choose(stores: Iterable[Store], opted: OptedIn) -> LeavingChoice:
     """Decide of every session of these stores, each of which is in the first of them that has it."""
     found = dict[str, LeavingSession]()
-    uids = set[str]()
+    stores = list(stores)
+    uids = removed_uids(stores)
     for store in stores:
-        uids.update(store.ask(origins.forgotten))
         for each in store.ask(origins.origins):
             found.setdefault(session_identity(each.uid), LeavingSession(store=store, origin=each))
     decided, removed = dict[str, str](), {session_identity(uid) for uid in uids}
@@ -62,6 +62,11 @@ def choose(stores: Iterable[Store], opted: OptedIn) -> LeavingChoice:
     staying = Counter((why, found[each].origin.project or "") for each, why in decided.items() if why)
     leaving = [replace(found[each], repository=_repository(each, found)) for each, why in decided.items() if not why]
     return LeavingChoice(leaving=leaving, staying=staying, removed=uids)
+
+
+def removed_uids(stores: Iterable[Store]) -> set[str]:
+    """Return the uids of sessions that people removed; a store from elsewhere may say so of any, and is not asked."""
+    return {uid for store in stores if not store.is_elsewhere for uid in store.ask(origins.forgotten)}
 
 
 def _repository(identity: str, found: dict[str, LeavingSession]) -> str:

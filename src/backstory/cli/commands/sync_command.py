@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from backstory.ask import origins
 from backstory.cli import output, syncing
 from backstory.cli.app import now_ms
 from backstory.cli.options import json_option, sessions_argument, store_option
@@ -34,6 +33,7 @@ from backstory.sync import account as accounts
 from backstory.sync import removed, uploading
 from backstory.sync.dry_run import dry_run as counted
 from backstory.sync.following import SteadySync
+from backstory.sync.leaving import removed_uids
 from backstory.sync.notes import SyncNotes
 from backstory.sync.outward import machine_of
 from backstory.sync.server_source import machines as machines_there
@@ -270,7 +270,7 @@ def _erasing(app: App) -> list[str]:
         notes = SyncNotes.read(accounts.notes_of(app.home, accounts.account(app.home)))
     except NotLoggedIn:
         return []
-    return removed.erasing(notes, [uid for each in syncing.stores(app) for uid in each.ask(origins.forgotten)])
+    return removed.erasing(notes, removed_uids(syncing.stores(app)))
 
 
 def _print(found: DryRun, settings: SyncSettings) -> None:
