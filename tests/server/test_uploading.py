@@ -89,6 +89,48 @@ def test_a_secret_that_is_told_late_has_what_was_sent_with_it_sent_anew(laptop: 
     assert str(laptop.there()).count("[password-") >= 2
 
 
+def test_a_sync_that_broke_leaves_no_secret_bare_that_another_session_told(
+    laptop: Laptop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    laptop.works("aaaaaaaa", f"use {PASSWORD} there")
+    laptop.sync()
+    laptop.works("bbbbbbbb", f"export DB_PASSWORD={PASSWORD}")
+    monkeypatch.setattr(uploading, "FRAMES_AT_ONCE", 1)
+    whole = laptop.remote.send
+
+    def once(path: str, data: bytes) -> Any:
+        monkeypatch.setattr(laptop.remote, "send", broken)
+        return whole(path, data)
+
+    def broken(path: str, data: bytes) -> Any:
+        raise ServerUnreachable("http://x", "the line broke")
+
+    monkeypatch.setattr(laptop.remote, "send", once)
+    with pytest.raises(ServerUnreachable):
+        laptop.sync()
+    monkeypatch.setattr(laptop.remote, "send", whole)
+    opted = opted_in(laptop.opted, MACHINE.home)
+    assert uploading.waiting(SyncNotes.read(laptop.notes), [laptop.store], opted).session_count == 1
+    assert len(laptop.sync().sent) == 1
+    assert PASSWORD not in str(laptop.there())
+    assert uploading.waiting(SyncNotes.read(laptop.notes), [laptop.store], opted).session_count == 0
+    laptop.remote.asked.clear()
+    assert (laptop.sync().sent, laptop.remote.asked) == ([], ["/v1/me"])
+
+
+def test_a_secret_whose_teller_was_removed_stays_masked_in_what_was_sent(laptop: Laptop) -> None:
+    laptop.works("aaaaaaaa", f"use {PASSWORD} there")
+    laptop.works("bbbbbbbb", f"export DB_PASSWORD={PASSWORD}")
+    laptop.sync()
+    teller = next(each for each, texts in laptop.there().items() if "export" in str(texts))
+    laptop.store.remove(laptop.store.session(teller))
+    laptop.works("cccccccc", "more")
+    assert len(laptop.sync().sent) == 1
+    assert PASSWORD not in str(laptop.there())
+    laptop.remote.asked.clear()
+    assert (laptop.sync().sent, laptop.remote.asked) == ([], ["/v1/me"])
+
+
 def test_of_a_session_that_went_on_no_event_is_read_again(laptop: Laptop, monkeypatch: pytest.MonkeyPatch) -> None:
     laptop.works("aaaaaaaa", *map(str, range(20)))
     laptop.works("bbbbbbbb", "first")

@@ -103,6 +103,8 @@ class SyncNotes(Struct):
 
     def _take(self, line: SyncNote) -> None:
         if line.uid is not None and line.sent is not None:
+            # What was noted last is the last.
+            self.sent.pop(line.uid, None)
             self.sent[line.uid] = line.sent
         elif line.file:
             self.files.add(line.file)

@@ -31,7 +31,7 @@ REMOTE = ("project", "repository")
 """The columns of a session that name its remote, by which a person opted in."""
 BESIDES = -1
 """Stands for what other lines than records tell: of such a session all is read whenever any is."""
-HASH_CHARS = 16
+HASH_CHARS, MASK_CHARS = 16, 10
 KEYS_MOST = 10_000
 OF_FILE = b'{"type":"backstory"', b'{"type":"end"'
 """The beginnings of lines that belong to no session."""
@@ -62,8 +62,16 @@ class OutwardExport:
     @property
     def masks(self) -> str:
         """A hash of the masks of all secrets that the sessions told which were read or recalled."""
-        told = {mask for each in self._export.told_by.values() for mask in each.told | each.besides}
-        return hashlib.sha256("\n".join(sorted(told)).encode()).hexdigest()[:HASH_CHARS]
+        return hashlib.sha256("\n".join(sorted(self._told)).encode()).hexdigest()[:HASH_CHARS]
+
+    @property
+    def masks_each(self) -> list[str]:
+        """A short hash of each of these masks."""
+        return sorted(hashlib.sha256(each.encode()).hexdigest()[:MASK_CHARS] for each in self._told)
+
+    @property
+    def _told(self) -> set[str]:
+        return {mask for each in self._export.told_by.values() for mask in each.told | each.besides}
 
     def telling(self, uid: str) -> tuple[int, ...]:
         """The records of a session, which was read, that tell its secrets."""

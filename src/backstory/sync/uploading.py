@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from backstory.ask import session_marks
 from backstory.errors import ServerRefused
@@ -46,6 +47,8 @@ FRAMES_AT_ONCE, BYTES_AT_ONCE = 64, 4 * 1024 * 1024
 STATES_AT_ONCE, HASHED_AT_ONCE = 1_000, 20
 TRIES = 3
 """The number of times that a session is sent whose server knows another state of it than was noted."""
+MASKS = "masks "
+"""Before the hash of all masks of a repository, and a hash of each, in a note: marks name the first one."""
 STORED, DAMAGED = ("ok", "had"), "damaged"
 """Words of the server, besides that a session is forgotten."""
 
@@ -167,7 +170,9 @@ class Uploader:
         done, total = 0, len(choice.leaving)
         try:
             for sessions in by_repository.values():
-                if all(self._is_noted(each.origin.uid, own) for each in sessions):
+                # A sync that broke left sessions behind that were sent before a secret was told.
+                masks = {_masks_of(sent) for each in sessions if (sent := self._notes.sent.get(each.origin.uid))}
+                if len(masks) == 1 and all(self._is_noted(each.origin.uid, own) for each in sessions):
                     self.done.unchanged += len(sessions)
                 else:
                     self._repository(sessions, own, partial(_note_behind, note, done, total))
@@ -177,6 +182,9 @@ class Uploader:
             self._send_again()
         finally:
             self._write_notes()
+        used = {_masks_of(each) for each in self._notes.sent.values()}
+        for masks in {each.split(" ")[1] for each in self._notes.files if each.startswith(MASKS)} - used:
+            self._notes.forget_files(f"{MASKS}{masks} ")
         if self._has_boards:
             self.done.board_items = boards.send(self._remote, self._notes, stores, choice, self._outward)
         return self.done
@@ -210,9 +218,15 @@ class Uploader:
         versions = {id(each.store): each.store.ask(session_marks.version) for each in sessions}
         read = export.by_session(changed, after)
         # All are read before the first of them is given, and then all secrets are known.
-        first, masks = next(read, None), export.masks
+        first, masks, each_mask = next(read, None), export.masks, export.masks_each
+        if (line := f"{MASKS}{masks} {','.join(each_mask)}") not in self._notes.files:
+            self._noted.append(SyncNote(file=line))
         read_before = [*others, *(each for each in changed if each.origin.uid in after)]
-        anew = {each.origin.uid for each in read_before if self._is_masked_otherwise(each.origin.uid, masks)}
+        anew = {each.origin.uid for each in read_before if self._has_masks_to_add(each.origin.uid, masks, each_mask)}
+        for uid in (each.origin.uid for each in others if each.origin.uid not in anew):
+            # What was masked stays so, though nobody here tells any more that it is a secret.
+            if _masks_of(sent := self._notes.sent[uid]) != masks:
+                self._noted.append(SyncNote(uid=uid, sent=replace(sent, mark=f"{own[uid]} {masks}")))
         done = sum(each.origin.uid not in anew for each in others)
         self.done.unchanged += done
         parts = (part for part in chain([] if first is None else [first], read) if part[0].origin.uid not in anew)
@@ -226,8 +240,12 @@ class Uploader:
             done += 1
             note(done)
 
-    def _is_masked_otherwise(self, uid: str, masks: str) -> bool:
-        return (sent := self._notes.sent.get(uid)) is not None and sent.mark.rpartition(" ")[2] != masks
+    def _has_masks_to_add(self, uid: str, masks: str, each_mask: Iterable[str]) -> bool:
+        """Return True if a session was sent before a secret was told that is masked now, or may have been."""
+        before = _masks_of(self._notes.sent[uid])
+        begin = f"{MASKS}{before} "
+        known = next((each[len(begin) :].split(",") for each in self._notes.files if each.startswith(begin)), None)
+        return before != masks and (known is None or not set(each_mask) <= {*known})
 
     def _send_again(self) -> None:
         """Send the sessions anew of which the server had another state than was noted."""
@@ -327,7 +345,7 @@ class Uploader:
         local = _local(session, point)
         # What another process wrote meanwhile may not be what was read.
         is_same = session.store.ask(session_marks.version) == leaving.version
-        return msgspec.structs.replace(point, history=str(said.history(local if is_same else "")))
+        return replace(point, history=str(said.history(local if is_same else "")))
 
     def _put(self, leaving: _Leaving, said: SaidLines, made: Iterable[bytes]) -> None:
         """Have the frames of a session sent."""
@@ -417,6 +435,11 @@ def _went_on(session: LeavingSession, sent: SentPoint, own: str) -> bool:
     return is_of_rules and before is not None and before.local != "" and before.local == _local(session, sent)
 
 
+def _masks_of(sent: SentPoint) -> str:
+    """The hash of the masks with which a session was sent."""
+    return sent.mark.rpartition(" ")[2]
+
+
 class NotSentYet(Struct, frozen=True, kw_only=True):
     """Numbers of sessions that may have changed since they were sent, and of their events that were not."""
 
@@ -428,11 +451,15 @@ def waiting(notes: SyncNotes, stores: Sequence[Store], opted: OptedIn) -> NotSen
     """Count what the server did not confirm."""
     leaving = choose(stores, opted).leaving
     own, sessions, events = _own_marks(stores, leaving), 0, 0
+    repositories, newest = {each.origin.uid: each.repository.lower() for each in leaving}, dict[str, str]()
+    for uid, sent in notes.sent.items():
+        if uid in repositories and sent.history != FORGOTTEN:
+            newest[repositories[uid]] = _masks_of(sent)
     for each in leaving:
         sent = notes.sent.get(each.origin.uid)
         if sent is None:
             sessions, events = sessions + 1, events + each.origin.events
-        elif sent.history != FORGOTTEN and not sent.mark.startswith(f"{own[each.origin.uid]} "):
+        elif sent.history != FORGOTTEN and sent.mark != f"{own[each.origin.uid]} {newest[each.repository.lower()]}":
             sessions += 1
             events += each.store.ask(session_marks.events_behind, each.origin.id, sent.upto)
     return NotSentYet(session_count=sessions, event_count=events)
