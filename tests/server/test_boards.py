@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from backstory.conversation.board import CONTENT_CHARS_MAX
 from backstory.exchange.json_lines import BoardLine
 from backstory.server import boards
+from backstory.server.api import MACHINE
 from backstory.server.boards import Boards
 from backstory.server.refusals import Refused
 from tests.support.desks import Desk
-from tests.support.senders import DESK, Sender
+from tests.support.senders import DESK, OTHER, Sender
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -136,6 +138,83 @@ def test_a_board_whose_name_two_repositories_have_stays(desks: tuple[Desk, Desk]
     first.works_elsewhere("git@gitlab.com:me/tool.git")
     assert first.shell("ingest").code == 0
     assert sync(first) == 0
+
+
+def test_a_session_that_was_taken_out_of_the_server_still_tells_its_secrets(desks: tuple[Desk, Desk]) -> None:
+    first, second = desks
+    first.works_elsewhere("git@github.com:me/tool.git")
+    first.goes_on("export DB_PASSWORD=Tr0ub4dor-and-3-horses")
+    assert first.shell("ingest").code == 0
+    sync(first)
+    found = first.shell("list", "--json").json()["sessions"]
+    (teller,) = {each["uid"] for each in found if "work elsewhere" not in str(each)}
+    assert first.shell("sync", "forget", teller, "--yes").code == 0
+    write(first, "the word is Tr0ub4dor-and-3-horses")
+    assert sync(first) == 1
+    pull(second)
+    assert read(second).startswith("the word is [")
+
+
+def test_a_name_that_two_repositories_have_is_one_also_where_one_was_taken_out(desks: tuple[Desk, Desk]) -> None:
+    first, _ = desks
+    first.works_elsewhere("git@gitlab.com:me/tool.git")
+    assert first.shell("config", "set", "sync.repositories", "me/tool,gitlab.com/me/tool").code == 0
+    assert first.shell("ingest").code == 0
+    sync(first)
+    found = first.shell("list", "--all", "--json").json()["sessions"]
+    (other,) = {each["uid"] for each in found if "work elsewhere" in str(each)}
+    assert first.shell("sync", "forget", other, "--yes").code == 0
+    write(first, "make")
+    assert sync(first) == 0
+
+
+def test_an_item_is_cut_once_it_is_as_it_leaves(desks: tuple[Desk, Desk]) -> None:
+    first, second = desks
+    write(first, f"{'/home/x ' * 499}end")
+    assert sync(first) == 1
+    pull(second)
+    assert len(read(second)) == CONTENT_CHARS_MAX
+
+
+def test_an_item_whose_branch_tells_of_the_machine_stays(desks: tuple[Desk, Desk]) -> None:
+    first, _ = desks
+    write(first, "make", "--branch", f"x/{SECRET}")
+    assert sync(first) == 0
+    write(first, "make")
+    assert sync(first) == 1
+
+
+def test_an_item_that_is_none_is_passed_over(desks: tuple[Desk, Desk], team: Team) -> None:
+    first, second = desks
+    write(first, "make")
+    sync(first)
+    place = {"type": "board_item", "repository": "me/tool", "branch": "", "src": "user", "name": "long"}
+    item = (
+        place
+        | {"content": "x" * 9_000}
+        | {"created": "2026-09-21T14:13:20.123Z", "changed": "2026-09-21T14:13:20.123Z"}
+    )
+    told = {"Authorization": f"Bearer {first.token()}", MACHINE: OTHER}
+    sent = team.client.put("/v1/boards", json={"repository": "github.com/me/x", "items": [item]}, headers=told)
+    assert sent.status_code == 200
+    pull(second)
+    assert read(second) == "make"
+
+
+def test_a_pull_says_what_came_though_boards_did_not(desks: tuple[Desk, Desk], monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = desks
+    first.goes_on("more")
+    first.works_elsewhere("git@github.com:me/tool.git")
+    assert first.shell("ingest").code == 0
+    sync(first)
+
+    def broken(*_: object) -> None:
+        raise Refused(400, "request_wrong", "no boards today")
+
+    monkeypatch.setattr(Boards, "of_others", broken)
+    done = second.shell("pull")
+    assert done.code != 0
+    assert "new session" in done.out
 
 
 def test_the_dry_run_counts_items_and_their_masks(desks: tuple[Desk, Desk]) -> None:

@@ -6,11 +6,11 @@ A board names its repository without the host, so it leaves only where no other 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from backstory.errors import ServerUnreachable
 from backstory.exchange import portable
@@ -21,7 +21,7 @@ from backstory.sync.outward_export import BESIDES
 from backstory.sync.removed import FORGOTTEN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from backstory.store import Store
     from backstory.sync.leaving import LeavingChoice, LeavingSession
@@ -35,7 +35,7 @@ HASH_CHARS = 32
 
 
 class _Boards(Struct, frozen=True):
-    items: list[BoardLine]
+    items: list[Any]
 
 
 def leaving_boards(stores: Iterable[Store], choice: LeavingChoice) -> dict[str, list[BoardLine]]:
@@ -59,30 +59,31 @@ def leaving_boards(stores: Iterable[Store], choice: LeavingChoice) -> dict[str, 
 
 def send(
     remote: Remote, notes: SyncNotes, stores: Sequence[Store], choice: LeavingChoice,
-    outward: Callable[[Sequence[LeavingSession]], OutwardExport],
+    outward: Callable[[Sequence[LeavingSession]], OutwardExport], *, own: Mapping[str, str], failed: set[str],
 ) -> int:  # fmt: skip
     """Send the boards that changed since; return how many items these have. ``outward`` masks those of a repository.
 
+    ``own``: the marks of sessions as they are now, by uid. Boards wait beside sessions that ``failed``.
     Raises ServerRefused, ServerUnreachable.
     """
     count = 0
     # Of a repository of which everything was taken out of the server nothing goes there again.
-    choice = replace(choice, leaving=[each for each in choice.leaving if not _is_forgotten(each, notes)])
-    boards = leaving_boards(stores, choice)
+    there = {each.repository.lower() for each in choice.leaving if not _is_forgotten(each, notes)}
+    boards = {key: items for key, items in leaving_boards(stores, choice).items() if key in there}
     noted = {each.removeprefix(NOTED).partition(" ")[0] for each in notes.files if each.startswith(NOTED)}
     for repository in sorted({*boards, *noted}):
         items = boards.get(repository, [])
         sessions = [each for each in choice.leaving if each.repository.lower() == repository]
         said = f"{NOTED}{repository} {_hash(items, sessions, notes)}"
-        if said in notes.files:
+        if said in notes.files or any(each.origin.uid in failed for each in sessions):
             continue
         export = outward(sessions)
-        _learn(export, sessions, notes)
-        masked = [msgspec.json.decode(export.board_line(each), type=BoardLine) for each in items]
+        _learn(export, sessions, notes, own)
+        masked = [msgspec.json.decode(line, type=BoardLine) for each in items if (line := export.board_line(each))]
         remote.ask("PUT", "/v1/boards", {"repository": repository, "items": masked})
         notes.forget_files(f"{NOTED}{repository} ")
         notes.add(SyncNote(file=said))
-        count += len(items)
+        count += len(masked)
     return count
 
 
@@ -92,10 +93,14 @@ def take(remote: Remote, store: Store) -> int:
     One that is as it is here comes back masked, and changes nothing. Raises ServerRefused, ServerUnreachable.
     """
     try:
-        lines = msgspec.convert(remote.ask("GET", "/v1/boards"), _Boards).items
-        theirs = [portable.item_of(each) for each in lines]
-    except (msgspec.ValidationError, ValueError) as refused:
+        said = msgspec.convert(remote.ask("GET", "/v1/boards"), _Boards).items
+    except msgspec.ValidationError as refused:
         raise ServerUnreachable(remote.address, f"it says what is not known here: {refused}") from refused
+    theirs = []
+    for each in said:
+        # Another version of backstory may have written it.
+        with suppress(ValueError):
+            theirs.append(portable.item_of(msgspec.convert(each, BoardLine)))
     known = {each.key: each for each in boarding.copies(store)} if theirs else {}
     later = [each for each in theirs if each.key not in known or known[each.key].changed < each.changed]
     return boarding.take(store, later)
@@ -117,12 +122,13 @@ def _hash(items: Iterable[BoardLine], sessions: Iterable[LeavingSession], notes:
     return hashlib.sha256(said).hexdigest()[:HASH_CHARS]
 
 
-def _learn(export: OutwardExport, sessions: Iterable[LeavingSession], notes: SyncNotes) -> None:
-    """Learn the secrets that the sessions of a repository tell."""
+def _learn(export: OutwardExport, sessions: Iterable[LeavingSession], notes: SyncNotes, own: Mapping[str, str]) -> None:
+    """Learn the secrets that the sessions of a repository tell, also those that were taken out of the server."""
     whole = list["LeavingSession"]()
     for each in sessions:
         sent = notes.sent.get(each.origin.uid)
-        if sent is None or BESIDES in sent.telling:
+        is_noted = sent is not None and sent.mark.startswith(f"{own[each.origin.uid]} ")
+        if sent is None or not is_noted or BESIDES in sent.telling:
             whole.append(each)
         else:
             export.recall(each, sent.telling)

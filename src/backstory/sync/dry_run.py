@@ -68,7 +68,7 @@ def dry_run(
     by_repository: dict[str, list[LeavingSession]] = {}
     for each in choice.leaving:
         by_repository.setdefault(each.repository.lower(), []).append(each)
-    done, total = 0, sum(each.origin.events for each in choice.leaving)
+    items, done, total = 0, 0, sum(each.origin.events for each in choice.leaving)
     leaving = []
     for repository, sessions in by_repository.items():
         export = OutwardExport(sessions, machine, redactor(), now)
@@ -81,7 +81,8 @@ def dry_run(
                 said = msgspec.json.decode(line)
                 branches.update(filter(None, [said.get("branch"), *said.get("branches", [])]))
             progress(min(done + export.counts["events"], total), total)
-        size += sum(len(export.board_line(each)) for each in boards.get(repository, []))
+        lines = [said for each in boards.get(repository, []) if (said := export.board_line(each))]
+        items, size = items + len(lines), size + sum(map(len, lines))
         done += export.counts["events"]
         leaving.append(
             RepositoryLeaving(
@@ -94,4 +95,4 @@ def dry_run(
         Staying(repository=project, session_count=count, reason=reason)
         for (reason, project), count in sorted(choice.staying.items(), key=lambda each: (-each[1], each[0]))
     ]
-    return DryRun(board_items=sum(map(len, boards.values())), leaving=leaving, staying=staying)
+    return DryRun(board_items=items, leaving=leaving, staying=staying)

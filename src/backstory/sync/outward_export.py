@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backstory.bounds import NUMBER_MAX
+from backstory.conversation.board import CONTENT_CHARS_MAX, DESCRIPTION_CHARS_MAX
 from backstory.export.exporting import Chosen
 from backstory.export.full_form import FullForms
 from backstory.export.portable import JsonExport
@@ -120,10 +121,17 @@ class OutwardExport:
                 for _ in of_session:
                     pass
 
-    def board_line(self, item: BoardLine) -> bytes:
-        """Return an item of a board as it may leave; the name of its repository stays."""
+    def board_line(self, item: BoardLine) -> bytes | None:
+        """Return an item of a board as it may leave; None if the names by which it is found may not.
+
+        The name of its repository stays.
+        """
         said = msgspec.json.decode(self._rewritten(self._export.board_line(item)))
-        return encoded(said | {"repository": item.repository})
+        if (said["branch"], said["name"]) != (item.branch, item.name) or self._redactor.text(item.name) != item.name:
+            return None
+        texts = {"description": DESCRIPTION_CHARS_MAX, "content": CONTENT_CHARS_MAX}
+        cut = {name: said[name][:most] for name, most in texts.items() if name in said}
+        return encoded(said | cut | {"repository": item.repository})
 
     def _rewritten(self, line: bytes) -> bytes:
         if not self._outward.may_change(line):

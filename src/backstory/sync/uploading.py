@@ -11,7 +11,6 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -183,10 +182,13 @@ class Uploader:
         finally:
             self._write_notes()
         used = {_masks_of(each) for each in self._notes.sent.values()}
-        for masks in {each.split(" ")[1] for each in self._notes.files if each.startswith(MASKS)} - used:
-            self._notes.forget_files(f"{MASKS}{masks} ")
+        for unused in {each.split(" ")[1] for each in self._notes.files if each.startswith(MASKS)} - used:
+            self._notes.forget_files(f"{MASKS}{unused} ")
         if self._has_boards:
-            self.done.board_items = boards.send(self._remote, self._notes, stores, choice, self._outward)
+            self.done.board_items = boards.send(
+                self._remote, self._notes, stores, choice, self._outward,
+                own=own, failed={each.session for each in self.done.failed},
+            )  # fmt: skip
         return self.done
 
     def _outward(self, sessions: Sequence[LeavingSession]) -> OutwardExport:
@@ -452,9 +454,9 @@ def waiting(notes: SyncNotes, stores: Sequence[Store], opted: OptedIn) -> NotSen
     leaving = choose(stores, opted).leaving
     own, sessions, events = _own_marks(stores, leaving), 0, 0
     repositories, newest = {each.origin.uid: each.repository.lower() for each in leaving}, dict[str, str]()
-    for uid, sent in notes.sent.items():
-        if uid in repositories and sent.history != FORGOTTEN:
-            newest[repositories[uid]] = _masks_of(sent)
+    for uid, noted in notes.sent.items():
+        if uid in repositories and noted.history != FORGOTTEN:
+            newest[repositories[uid]] = _masks_of(noted)
     for each in leaving:
         sent = notes.sent.get(each.origin.uid)
         if sent is None:

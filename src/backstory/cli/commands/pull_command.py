@@ -13,6 +13,7 @@ from backstory.cli import output
 from backstory.cli.options import json_option
 from backstory.cli.trusting import may_act, says_off
 from backstory.cli.views.passing import passphrase_file_option, passphrase_of
+from backstory.errors import BackstoryError
 from backstory.sync import account as accounts
 
 if TYPE_CHECKING:
@@ -62,12 +63,18 @@ def command(
         return
     may_act(app, app.machine_store)
     if source is None:
-        source, pulled = _from_server(app)
-    elif source.startswith("ssh:"):
+        _from_server(app, as_json=as_json)
+        return
+    if source.startswith("ssh:"):
         pulled = [_from_far(app, source, program, as_json=as_json)]
     else:
         folder = Path(os.path.normpath(app.cwd / Path(source).expanduser()))
         pulled = list(_from_folder(app, folder, passphrase_of(app, passphrase_file, plain=plain)))
+    _end(pulled, source, as_json=as_json)
+
+
+def _end(pulled: Sequence[Pulled], source: str, *, as_json: bool) -> None:
+    """Print what came, and exit so."""
     _print(pulled, source, as_json=as_json)
     if any(each.failed or each.passed_over or each.came["differs"] for each in pulled):
         raise click.exceptions.Exit(1)
@@ -95,7 +102,7 @@ def _from_far(app: App, source: str, program: str, *, as_json: bool) -> Pulled:
         return pull(app.workspace, FarSource(far, source, hello.id), output.progress)
 
 
-def _from_server(app: App) -> tuple[str, list[Pulled]]:
+def _from_server(app: App, *, as_json: bool) -> None:
     from backstory.cli.syncing import remote
     from backstory.sync import boards
     from backstory.sync.server_source import sources
@@ -105,9 +112,15 @@ def _from_server(app: App) -> tuple[str, list[Pulled]]:
     with remote(app, own) as server:
         found = sources(server, own, lambda id_: noted(app.workspace, id_))
         pulled = [pull(app.workspace, each, output.progress) for each in found]
-        if count := boards.take(server, app.machine_store):
-            output.talk(f"Boards: {output.counted(count, 'item')}.")
-        return own.address, pulled
+        try:
+            # Where no machine sent one this asks nothing.
+            if any(each.has_boards for each in found) and (count := boards.take(server, app.machine_store)):
+                output.talk(f"Boards: {output.counted(count, 'item')}.")
+        except BackstoryError:
+            # What came stays, and is said.
+            _print(pulled, own.address, as_json=as_json)
+            raise
+    _end(pulled, own.address, as_json=as_json)
 
 
 def _from_folder(app: App, folder: Path, passphrase: Passphrase) -> Iterator[Pulled]:
