@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -11,11 +11,10 @@ import pytest
 from backstory.conversation.board import CONTENT_CHARS_MAX
 from backstory.exchange.json_lines import BoardLine
 from backstory.server import boards
-from backstory.server.api import MACHINE
 from backstory.server.boards import Boards
 from backstory.server.refusals import Refused
 from tests.support.desks import Desk
-from tests.support.senders import DESK, OTHER, Sender
+from tests.support.senders import DESK, Sender
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -184,19 +183,17 @@ def test_an_item_whose_branch_tells_of_the_machine_stays(desks: tuple[Desk, Desk
     assert sync(first) == 1
 
 
-def test_an_item_that_is_none_is_passed_over(desks: tuple[Desk, Desk], team: Team) -> None:
+def test_an_item_that_is_none_is_passed_over(desks: tuple[Desk, Desk], monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = desks
     write(first, "make")
     sync(first)
-    place = {"type": "board_item", "repository": "me/tool", "branch": "", "src": "user", "name": "long"}
-    item = (
-        place
-        | {"content": "x" * 9_000}
-        | {"created": "2026-09-21T14:13:20.123Z", "changed": "2026-09-21T14:13:20.123Z"}
-    )
-    told = {"Authorization": f"Bearer {first.token()}", MACHINE: OTHER}
-    sent = team.client.put("/v1/boards", json={"repository": "github.com/me/x", "items": [item]}, headers=told)
-    assert sent.status_code == 200
+    really = Boards.of_others
+
+    def with_a_long_one(*given: Any) -> list[BoardLine]:
+        found = really(*given)
+        return [msgspec.structs.replace(found[0], name="long", content="x" * 9_000), *found]
+
+    monkeypatch.setattr(Boards, "of_others", with_a_long_one)
     pull(second)
     assert read(second) == "make"
 
@@ -206,6 +203,7 @@ def test_a_pull_says_what_came_though_boards_did_not(desks: tuple[Desk, Desk], m
     first.goes_on("more")
     first.works_elsewhere("git@github.com:me/tool.git")
     assert first.shell("ingest").code == 0
+    write(first, "make")
     sync(first)
 
     def broken(*_: object) -> None:
