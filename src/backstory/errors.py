@@ -713,12 +713,12 @@ class FileUnreadable(BackstoryError):
 
 
 class ImportRunning(BackstoryError):
-    """Another process imports at this moment."""
+    """Another process imports, or syncs, at this moment."""
 
     exit_code = 75
 
-    def __init__(self) -> None:
-        super().__init__("Another import is running. Try again when it is done.")
+    def __init__(self, what: str = "import") -> None:
+        super().__init__(f"Another {what} is running. Try again when it is done.")
 
 
 class NoSsh(BackstoryError):

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from backstory.cli import syncing
 from backstory.conversation.board import CONTENT_CHARS_MAX
 from backstory.exchange.json_lines import BoardLine
+from backstory.runs.lock import LOCKS, SessionLock
 from backstory.server import boards
 from backstory.server.boards import Boards
 from backstory.server.refusals import Refused
@@ -213,6 +215,17 @@ def test_a_pull_says_what_came_though_boards_did_not(desks: tuple[Desk, Desk], m
     done = second.shell("pull")
     assert done.code != 0
     assert "new session" in done.out
+
+
+def test_two_syncs_do_not_run_at_once(desks: tuple[Desk, Desk]) -> None:
+    first, _ = desks
+    lock = SessionLock(first.shell.home / "backstory" / LOCKS, syncing.LOCK)
+    assert lock.take()
+    for words in (("sync",), ("sync", "forget", "--all", "--yes")):
+        done = first.shell(*words)
+        assert (done.code, done.err) == (75, "backstory: Another sync is running. Try again when it is done.\n")
+    lock.release()
+    assert first.shell("sync").code == 0
 
 
 def test_the_dry_run_counts_items_and_their_masks(desks: tuple[Desk, Desk]) -> None:

@@ -38,14 +38,17 @@ class WatchingLaptop(Laptop):
         super().__init__(*args)
         self.now, self.tries, self.said = 0.0, 0, list[str]()
         self.refused: BackstoryError | None = None
+        self.is_busy = False
         self.kept = SyncNotes.read(self.notes)
         files = [self.store.path, Path(f"{self.store.path}-wal")]
         self.steady = SteadySync(lambda: files, self._send, self.said.append, lambda: self.now)
 
-    def _send(self) -> Sent:
+    def _send(self) -> Sent | None:
         self.tries += 1
         if self.refused is not None:
             raise self.refused
+        if self.is_busy:
+            return None
         remote: Any = self.remote
         uploader = Uploader(remote, self.kept, MACHINE, lambda: Redactor(people=False, key=lambda: KEY), NOW)
         return uploader.run([self.store], opted_in(self.opted, MACHINE.home), asks_first=False)
@@ -112,6 +115,14 @@ def test_a_server_that_is_away_is_named_once_and_waited_for(laptop: WatchingLapt
     assert sum(laptop.events_at(at) or 0 for at in range(1_000, 1_000 + int(AWAY_S_MAX))) == 2
     assert laptop.said[1:] == ["The team server answers again."]
     assert [len(each) for each in laptop.there().values()] == [2]
+
+
+def test_what_came_while_another_sync_ran_is_sent_behind_it(laptop: WatchingLaptop) -> None:
+    laptop.works("aaaaaaaa", "first")
+    laptop.is_busy = True
+    assert [laptop.events_at(at) for at in (0, 1)] == [0, 0]
+    laptop.is_busy = False
+    assert [laptop.events_at(at) for at in (2, 10)] == [2, None]
 
 
 def test_one_that_is_busy_is_left_alone_as_long_as_it_asks(laptop: WatchingLaptop) -> None:

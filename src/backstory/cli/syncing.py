@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from backstory.cli import output
 from backstory.config import SyncSettings
-from backstory.errors import NothingMayLeave, NotLoggedIn, ServerBusy, ServerUnreachable
+from backstory.errors import ImportRunning, NothingMayLeave, NotLoggedIn, ServerBusy, ServerUnreachable
+from backstory.runs.lock import LOCKS, SessionLock
 from backstory.sync import account as accounts
 from backstory.sync import uploading
 from backstory.sync.notes import SyncNotes
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from backstory.sync.account import Account
     from backstory.sync.opted import OptedIn
 
+LOCK = "syncing"
 NAMED_MOST = 3
 """The most entries of sync.repositories that the offer names."""
 
@@ -42,11 +44,23 @@ def allowed(app: App) -> Account:
 
 
 @contextmanager
+def alone(app: App) -> Iterator[None]:
+    """Keep other syncs of this home waiting: two would write one file of notes. Raises ImportRunning."""
+    lock = SessionLock(app.home / LOCKS, LOCK)
+    if not lock.take():
+        raise ImportRunning("sync")
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
 def sender(app: App) -> Iterator[tuple[Account, Remote, Uploader]]:
     """Yield the login, its server, and what sends there; says what waits where it is away. Raises as ``allowed``."""
     own = allowed(app)
-    notes = SyncNotes.read(accounts.notes_of(app.home, own))
-    with remote(app, own) as server:
+    with alone(app), remote(app, own) as server:
+        notes = SyncNotes.read(accounts.notes_of(app.home, own))
         try:
             yield own, server, uploader(app, server, notes)
         except (ServerUnreachable, ServerBusy):

@@ -28,10 +28,10 @@ AWAY_S_MAX = 60.0
 
 
 class SteadySync:
-    """Sends what is new. ``files``: of the stores; ``send`` does one sync; ``say`` receives troubles, each once."""
+    """Sends what is new. ``files``: of the stores; ``send`` does one sync, None: not yet; ``say`` receives troubles, each once."""
 
     def __init__(
-        self, files: Callable[[], Iterable[Path]], send: Callable[[], Sent], say: Callable[[str], None],
+        self, files: Callable[[], Iterable[Path]], send: Callable[[], Sent | None], say: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self._files, self._send, self._say, self._clock = files, send, say, clock
@@ -61,6 +61,9 @@ class SteadySync:
         except (ServerUnreachable, ServerBusy) as refused:
             self._since, self._bytes = since, size
             self._rest(refused)
+            return None
+        if done is None:
+            self._since, self._bytes = since, size
             return None
         if self._wait:
             self._say("The team server answers again.")

@@ -28,7 +28,7 @@ from backstory.cli.options import json_option, sessions_argument, store_option
 from backstory.cli.stop_signals import stop_on_signals
 from backstory.cli.trusting import is_agreed
 from backstory.config import SyncSettings
-from backstory.errors import NotLoggedIn
+from backstory.errors import ImportRunning, NotLoggedIn
 from backstory.sync import account as accounts
 from backstory.sync import removed, uploading
 from backstory.sync.dry_run import dry_run as counted
@@ -137,13 +137,13 @@ def forget(
     if machine is not None:
         _forget_machine(app, own, machine, yes=yes, as_json=as_json)
         return
-    notes = SyncNotes.read(accounts.notes_of(app.home, own))
     uids = [app.workspace.resolve(each).session.uid for each in sessions]
     which = "all that you sent" if everything else output.counted(len(uids), "session")
     what = f"Erasing {which} at {own.address} for good"
     if not is_agreed(what, f"{what}?", yes=yes):
         return
-    with syncing.remote(app, own) as remote:
+    with syncing.alone(app), syncing.remote(app, own) as remote:
+        notes = SyncNotes.read(accounts.notes_of(app.home, own))
         gone = uploading.forget_all(remote, notes) if everything else uploading.forget(remote, notes, uids)
     if as_json:
         output.json({"address": own.address, "forgotten_uids": gone})
@@ -177,16 +177,20 @@ def _forget_machine(app: App, own: Account, typed: str, *, yes: bool, as_json: b
 
 def _follow(app: App, *, as_json: bool) -> None:
     """Import what is new and send it, until a signal ends it."""
-    own, opted = syncing.allowed(app), syncing.opted(app)
-    notes, machine = SyncNotes.read(accounts.notes_of(app.home, own)), Machine(user_home=app.user_home)
+    own, machine = syncing.allowed(app), Machine(user_home=app.user_home)
     watch = watch_all(
         app.workspace, machine, output.talk, lambda: app.workspace.ingest(machine, output.talk, no_progress)
     )
     with syncing.remote(app, own, is_patient=False) as remote:
 
-        def send() -> Sent:
-            uploader = syncing.uploader(app, remote, notes)
-            return uploader.run(syncing.stores(app), opted, asks_first=not remote.requests)
+        def send() -> Sent | None:
+            try:
+                with syncing.alone(app):
+                    uploader = syncing.uploader(app, remote, SyncNotes.read(accounts.notes_of(app.home, own)))
+                    return uploader.run(syncing.stores(app), syncing.opted(app), asks_first=not remote.requests)
+            except ImportRunning:
+                # With the next tick.
+                return None
 
         steady = SteadySync(lambda: _files(app), send, output.talk)
 
