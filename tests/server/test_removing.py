@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backstory.errors import LoginRefused
 from backstory.sync import removed, uploading
 from backstory.sync.notes import SyncNotes
 from tests.support.pulled import LATER
@@ -105,6 +106,37 @@ def test_what_was_removed_is_erased_though_the_notes_are_lost(pair: tuple[TeamMa
     assert [*laptop.sent_lines()] == [other]
     laptop.remote.requests = 0
     assert (laptop.sync().erased, laptop.remote.requests) == ([], 1)
+
+
+def test_what_is_taken_out_before_it_was_sent_is_not_sent(machine: Callable[..., TeamMachine]) -> None:
+    laptop = machine("laptop")
+    laptop.works("aaaaaaaa", "first")
+    (uid,) = laptop.store.uids()
+    assert uploading.forget(laptop.remote, SyncNotes.read(laptop.notes), [uid]) == []
+    done = laptop.sync()
+    assert (done.sent, done.forgotten, [*laptop.sent_lines()]) == ([], [uid], [])
+
+
+def test_one_that_the_server_does_not_erase_stops_no_other(
+    pair: tuple[TeamMachine, TeamMachine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    laptop, _ = pair
+    uid, other = sorted(laptop.store.uids())
+    removes(laptop, uid)
+    removes(laptop, other)
+    laptop.works("cccccccc", "first")
+    ask = laptop.remote.ask
+
+    def refuses(method: str, path: str, *args: Any, **words: Any) -> Any:
+        if method == "DELETE" and path.endswith(uid):
+            raise LoginRefused("http://x", 403, "not_allowed", "not for this repository")
+        return ask(method, path, *args, **words)
+
+    monkeypatch.setattr(laptop.remote, "ask", refuses)
+    done = laptop.sync()
+    assert (done.erased, [each.session for each in done.failed], len(done.sent)) == ([other], [uid], 1)
+    monkeypatch.undo()
+    assert laptop.sync().erased == [uid]
 
 
 def test_what_was_never_sent_is_asked_about_once(pair: tuple[TeamMachine, TeamMachine]) -> None:

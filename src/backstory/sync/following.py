@@ -28,7 +28,10 @@ AWAY_S_MAX = 60.0
 
 
 class SteadySync:
-    """Sends what is new. ``files``: of the stores; ``send`` does one sync, None: not yet; ``say`` receives troubles, each once."""
+    """Sends what is new. ``files``: of the stores; ``send`` does one sync, or gives None where it cannot yet.
+
+    ``say`` receives troubles, each once.
+    """
 
     def __init__(
         self, files: Callable[[], Iterable[Path]], send: Callable[[], Sent | None], say: Callable[[str], None],

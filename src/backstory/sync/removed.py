@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from backstory.errors import ServerRefused
+from backstory.errors import LoginRefused, ServerRefused
 from backstory.exchange import frames
 from backstory.exchange.frames import START
 from backstory.ids import session_identity
@@ -18,7 +18,7 @@ from backstory.sync.pull_plan import SentPoint
 from backstory.sync.remote import understood
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from backstory.sync.notes import SyncNotes
     from backstory.sync.remote import Remote
@@ -50,8 +50,11 @@ def erasing(notes: SyncNotes, removed: Iterable[str]) -> list[str]:
     return sorted({sent[identity] for uid in removed if (identity := session_identity(uid)) in sent})
 
 
-def erase(remote: Remote, notes: SyncNotes, removed: Iterable[str]) -> list[str]:
-    """Have the server erase what was removed here; return what it had. Raises ServerRefused, ServerUnreachable."""
+def erase(remote: Remote, notes: SyncNotes, removed: Iterable[str], fail: Callable[[str, str], None]) -> list[str]:
+    """Have the server erase what was removed here; return what it had. ``fail`` receives what it does not allow, why.
+
+    Raises ServerRefused, ServerUnreachable.
+    """
     known, removed = {session_identity(uid) for uid in notes.sent}, [*removed]
     # Notes that are lost tell neither what was sent nor that it is a copy.
     unsure = [uid for uid in removed if session_identity(uid) not in known]
@@ -63,7 +66,13 @@ def erase(remote: Remote, notes: SyncNotes, removed: Iterable[str]) -> list[str]
     for uid in [*erasing(notes, removed), *there]:
         sent = notes.sent.get(uid)
         is_copy = sent is None or sent.sidecars == COPY
-        _delete(remote, f"/v1/machines/{remote.machine}/sessions/{uid}" if is_copy else f"/v1/sessions/{uid}")
+        try:
+            _delete(remote, f"/v1/machines/{remote.machine}/sessions/{uid}" if is_copy else f"/v1/sessions/{uid}")
+        except LoginRefused as refused:
+            if refused.status != 403:
+                raise
+            fail(uid, f"it is not erased: {refused}")
+            continue
         notes.add(SyncNote(uid=uid, sent=forgotten()))
         gone.append(uid)
     if nothing := [SyncNote(uid=uid, sent=forgotten()) for uid in unsure if uid not in there]:

@@ -164,7 +164,7 @@ class Uploader:
             by_repository.setdefault(each.repository.lower(), []).append(each)
         if asks_first:
             self._remote.ask("GET", "/v1/me")
-        self.done.erased = erase(self._remote, self._notes, choice.removed)
+        self.done.erased = erase(self._remote, self._notes, choice.removed, self._fail)
         self._ask_states([each.origin.uid for each in choice.leaving if each.origin.uid not in self._notes.sent])
         done, total = 0, len(choice.leaving)
         try:
@@ -500,8 +500,9 @@ def forget(remote: Remote, notes: SyncNotes, uids: Iterable[str]) -> list[str]:
                 raise
         else:
             gone.append(uid)
-            sent = notes.sent.get(uid)
-            notes.add(SyncNote(uid=uid, sent=forgotten() if sent is None else forgotten(sent.mark, sent.telling)))
+        # One that was not sent yet is to stay here, too.
+        sent = notes.sent.get(uid)
+        notes.add(SyncNote(uid=uid, sent=forgotten() if sent is None else forgotten(sent.mark, sent.telling)))
     return gone
 
 
