@@ -51,7 +51,7 @@ ROOMS = {
         "that faces show beside each other; amounts of charts, and the SQL of every number",
     ),
     "cli": Budget(
-        20_625,
+        20_630,
         131,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
@@ -110,7 +110,7 @@ ROOMS = {
         "contexts; ended runs that are not stored; a reader for others; images in records, subagents by their calls",
     ),
     "sync": Budget(
-        3_740,
+        3_765,
         25,
         "what may leave the machine: the rule, the choice, texts without its names, a count of it; two machines: the "
         "plan, the words, ssh, files that are sealed; hashes of what was sent; telling records",

@@ -9,6 +9,7 @@ import pytest
 
 from backstory.exchange import frames
 from backstory.exchange.frames import START, FramePoint
+from backstory.sync.notes import SyncNotes
 from tests.support.desks import Desk
 from tests.support.senders import UID, Sender, cut
 
@@ -162,6 +163,31 @@ def test_a_build_server_sends_with_a_token_and_can_be_put_out(desks: tuple[Desk,
     (login,) = [each["login_id"] for each in json.loads(shown.out)["logins"] if each["name"] == "builds"]
     assert desk.shell("team", "logins", login, "--remove").code == 0
     assert builds.shell("sync").code == 77
+
+
+@pytest.mark.parametrize("typed", ["t\N{LATIN SMALL LETTER O WITH DIAERESIS}ken-xyz", "token xyz", ""])
+def test_what_is_no_token_is_refused_and_not_printed(typed: str, desks: tuple[Desk, Desk]) -> None:
+    desk, _ = desks
+    for words in (("--token", "-"), ("--code", "-")):
+        done = desk.shell("login", "http://127.0.0.1:1", *words, typed=f"{typed}\n")
+        assert (done.code, "xyz" in done.err + done.out) == (2, False)
+
+
+def test_a_login_forgets_what_was_sent_and_keeps_what_stays_out(desks: tuple[Desk, Desk]) -> None:
+    _, desk = desks
+    desk.log_in()
+    assert desk.shell("ingest").code == 0
+    assert desk.shell("sync").code == 0
+    uid, *others = (each["uid"] for each in desk.shell("list", "--json").json()["sessions"])
+    assert desk.shell("sync", "forget", uid, "--yes").code == 0
+    (path,) = (desk.shell.home / "backstory/sync").glob("server-*.jsonl")
+    token = desk.token()
+    assert others
+    assert set(SyncNotes.read(path).sent) == {uid, *others}
+    assert desk.shell("login", desk.address, "--token", "-", typed=f"{token}\n").code == 0
+    assert {*SyncNotes.read(path).sent} == {uid}
+    done = desk.shell("sync", "--json").json()
+    assert (done["event_count"], done["sent_uids"], desk.there()) == (0, [], len(others))
 
 
 def test_a_token_on_the_command_line_is_refused(desks: tuple[Desk, Desk]) -> None:

@@ -53,6 +53,42 @@ def test_it_is_not_asked_again_before_the_time_that_it_names() -> None:
     assert [waits[0] >= 30, waits[1] >= 7, waits[1] < 30] == [True, True, True]
 
 
+def test_an_answer_that_cannot_be_unpacked_is_no_servers_of_ours() -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Encoding", "gzip")
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        with Remote(address, is_patient=False) as remote, pytest.raises(ServerUnreachable):
+            remote.ask("GET", "/")
+        server.shutdown()
+        thread.join()
+
+
+def test_an_address_that_is_none_is_said_to_be_away() -> None:
+    with pytest.raises(ServerUnreachable):
+        Remote("https://exa\x00mple.com")
+
+
+def test_what_goes_to_this_machine_goes_past_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    with answering(GOOD) as address, Remote(address, is_patient=False) as remote:
+        assert remote.ask("GET", "/") == {}
+
+
 def test_one_that_asks_for_an_hour_is_left_alone() -> None:
     waits = list[float]()
     with (

@@ -72,9 +72,14 @@ class Remote:
             headers["Authorization"] = f"Bearer {token}"
         if machine is not None:
             headers["Backstory-Machine"] = machine
-        self._client = httpx.Client(
-            base_url=address, headers=headers, timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S)
-        )
+        try:
+            # Without encryption there are servers of this machine alone, which no proxy is to hear.
+            self._client = httpx.Client(
+                base_url=address, headers=headers, timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
+                mounts={"http://": None},
+            )  # fmt: skip
+        except httpx.InvalidURL as wrong:
+            raise ServerUnreachable(address, str(wrong)) from wrong
 
     def __enter__(self) -> Self:
         return self
@@ -119,7 +124,7 @@ class Remote:
             asked = 0.0
             try:
                 answer = self._client.request(method, path, content=data, headers=headers)
-            except self._httpx.TransportError as failed:
+            except self._httpx.RequestError as failed:
                 if not left:
                     self._is_away = True
                     raise ServerUnreachable(self.address, str(failed) or type(failed).__name__) from failed

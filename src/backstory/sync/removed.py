@@ -13,14 +13,14 @@ from backstory.errors import LoginRefused, ServerRefused
 from backstory.exchange import frames
 from backstory.exchange.frames import START
 from backstory.ids import session_identity
-from backstory.sync.notes import SyncNote
+from backstory.sync.notes import SyncNote, SyncNotes
 from backstory.sync.pull_plan import SentPoint
 from backstory.sync.remote import understood
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
 
-    from backstory.sync.notes import SyncNotes
     from backstory.sync.remote import Remote
 
 FORGOTTEN = "forgotten"
@@ -42,6 +42,15 @@ class _States(Struct, frozen=True):
 def forgotten(mark: str = "", telling: tuple[int, ...] = ()) -> SentPoint:
     """The note about a session that a person took out of the server."""
     return SentPoint(epoch=1, upto=START, chain=frames.NO_CHAIN, mark=mark, history=FORGOTTEN, telling=telling)
+
+
+def keep_forgotten(path: Path) -> None:
+    """Forget what is noted of a server, which may be another one by now, but for what a person took out of it."""
+    if path.exists():
+        notes = SyncNotes.read(path)
+        notes.sent = {uid: sent for uid, sent in notes.sent.items() if sent.history == FORGOTTEN}
+        notes.files.clear()
+        notes.rewrite()
 
 
 def erasing(notes: SyncNotes, removed: Iterable[str]) -> list[str]:

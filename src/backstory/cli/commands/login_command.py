@@ -16,12 +16,14 @@ import click
 from backstory.cli import output
 from backstory.cli.options import json_option
 from backstory.errors import Cancelled, NotLoggedIn
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
     from backstory.sync.remote import Remote
 
 ASKS_EVERY_S = 2.0
+SECRET = lazy_regex(r"[\x21-\x7e]+")
 
 
 @click.command("login")
@@ -42,6 +44,7 @@ def command(
     `backstory login --approve CODE` confirms on a machine that is logged in. Logging in sends no history.
     """
     from backstory.sync import account as accounts
+    from backstory.sync import removed
     from backstory.sync.remote import Remote
 
     if approve is not None:
@@ -69,6 +72,7 @@ def command(
         address=where, token=found["token"], organisation=found["organisation"], name=found["name"], role=found["role"]
     )
     accounts.keep(app.home, login)
+    removed.keep_forgotten(accounts.notes_of(app.home, login))
     if as_json:
         printed = {"organisation": login.organisation, "person": login.name, "membership": login.role}
         output.json({"address": where, **printed})
@@ -93,9 +97,10 @@ def _approve(app: App, code: str, *, as_json: bool) -> None:
 
 def _asked_secret(what: str) -> str:
     """The code of an invitation or a token, which nobody sees beside the command."""
-    if output.can_ask():
-        return output.asked(what, hide_input=True)
-    return sys.stdin.readline().strip()
+    typed = (output.asked(what, hide_input=True) if output.can_ask() else sys.stdin.readline()).strip()
+    if not SECRET.fullmatch(typed):
+        raise click.UsageError(f"{what}: what was typed is none. It has letters, digits and signs, and no spaces.")
+    return typed
 
 
 def _waited(remote: Remote, machine: str, secret: str) -> Any:
