@@ -108,6 +108,19 @@ def test_what_was_removed_is_erased_though_the_notes_are_lost(pair: tuple[TeamMa
     assert (laptop.sync().erased, laptop.remote.requests) == ([], 1)
 
 
+def test_what_was_removed_before_it_was_sent_is_sent_once_it_is_here_again(machine: Callable[..., TeamMachine]) -> None:
+    laptop = machine("laptop")
+    laptop.works("aaaaaaaa", "first")
+    (uid,) = laptop.store.uids()
+    removes(laptop, uid)
+    assert laptop.sync().sent == []
+    assert removed.erasing(SyncNotes.read(laptop.notes), [uid]) == []
+    laptop.store.change(lambda db: db.execute("delete from forgotten"))
+    laptop.works("aaaaaaaa", "second")
+    (again,) = laptop.store.uids()
+    assert laptop.sync().sent == [again]
+
+
 def test_what_is_taken_out_before_it_was_sent_is_not_sent(machine: Callable[..., TeamMachine]) -> None:
     laptop = machine("laptop")
     laptop.works("aaaaaaaa", "first")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from backstory.errors import LoginRefused, ServerRefused
 from backstory.exchange import frames
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 FORGOTTEN = "forgotten"
 """A note's history where the session was taken out of the server."""
+ABSENT = "absent"
+"""A note's history where the server had nothing of a session when it was removed here: it may be here again."""
+OUT = (FORGOTTEN, ABSENT)
 COPY = "copy"
 """Noted beside what was sent of a session that came here from another machine."""
 STATES_AT_ONCE = 1_000
@@ -55,7 +59,7 @@ def keep_forgotten(path: Path) -> None:
 
 def erasing(notes: SyncNotes, removed: Iterable[str]) -> list[str]:
     """Return the sessions that were removed here and are noted as sent, by the uids that they were sent with."""
-    sent = {session_identity(uid): uid for uid, point in notes.sent.items() if point.history != FORGOTTEN}
+    sent = {session_identity(uid): uid for uid, point in notes.sent.items() if point.history not in OUT}
     return sorted({sent[identity] for uid in removed if (identity := session_identity(uid)) in sent})
 
 
@@ -84,7 +88,8 @@ def erase(remote: Remote, notes: SyncNotes, removed: Iterable[str], fail: Callab
             continue
         notes.add(SyncNote(uid=uid, sent=forgotten()))
         gone.append(uid)
-    if nothing := [SyncNote(uid=uid, sent=forgotten()) for uid in unsure if uid not in there]:
+    absent = replace(forgotten(), history=ABSENT)
+    if nothing := [SyncNote(uid=uid, sent=absent) for uid in unsure if uid not in there]:
         notes.add(*nothing)
     return gone
 

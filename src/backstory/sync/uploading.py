@@ -26,7 +26,7 @@ from backstory.sync.notes import SyncNote
 from backstory.sync.outward_export import BESIDES, OutwardExport
 from backstory.sync.pull_plan import SentPoint
 from backstory.sync.remote import understood
-from backstory.sync.removed import COPY, FORGOTTEN, erase, forgotten
+from backstory.sync.removed import ABSENT, COPY, FORGOTTEN, OUT, erase, forgotten
 from backstory.sync.sent_history import SaidLines, SentHistory
 
 if TYPE_CHECKING:
@@ -165,6 +165,9 @@ class Uploader:
         if asks_first:
             self._remote.ask("GET", "/v1/me")
         self.done.erased = erase(self._remote, self._notes, choice.removed, self._fail)
+        for each in choice.leaving:
+            if (noted := self._notes.sent.get(each.origin.uid)) is not None and noted.history == ABSENT:
+                del self._notes.sent[each.origin.uid]
         self._ask_states([each.origin.uid for each in choice.leaving if each.origin.uid not in self._notes.sent])
         done, total = 0, len(choice.leaving)
         try:
@@ -455,11 +458,11 @@ def waiting(notes: SyncNotes, stores: Sequence[Store], opted: OptedIn) -> NotSen
     own, sessions, events = _own_marks(stores, leaving), 0, 0
     repositories, newest = {each.origin.uid: each.repository.lower() for each in leaving}, dict[str, str]()
     for uid, noted in notes.sent.items():
-        if uid in repositories and noted.history != FORGOTTEN:
+        if uid in repositories and noted.history not in OUT:
             newest[repositories[uid]] = _masks_of(noted)
     for each in leaving:
         sent = notes.sent.get(each.origin.uid)
-        if sent is None:
+        if sent is None or sent.history == ABSENT:
             sessions, events = sessions + 1, events + each.origin.events
         elif sent.history != FORGOTTEN and sent.mark != f"{own[each.origin.uid]} {newest[each.repository.lower()]}":
             sessions += 1
@@ -513,7 +516,7 @@ def forget_all(remote: Remote, notes: SyncNotes) -> list[str]:
     """
     gone = understood(remote, remote.ask("DELETE", "/v1/sessions"), _Gone).uids
     # When the answer was lost, the one that was asked for again tells less than was there.
-    noted = [uid for uid, sent in notes.sent.items() if sent.history != FORGOTTEN]
+    noted = [uid for uid, sent in notes.sent.items() if sent.history not in OUT]
     uids = sorted({*gone, *noted})
     for uid in uids:
         sent = notes.sent.get(uid)
