@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from backstory.cli import output
 from backstory.config import SyncSettings
-from backstory.errors import ImportRunning, NothingMayLeave, NotLoggedIn, ServerBusy, ServerUnreachable
-from backstory.runs.lock import LOCKS, SessionLock
+from backstory.errors import NothingMayLeave, NotLoggedIn, ServerBusy, ServerUnreachable
 from backstory.sync import account as accounts
 from backstory.sync import uploading
 from backstory.sync.notes import SyncNotes
@@ -19,9 +18,11 @@ from backstory.sync.opted import opted_in
 from backstory.sync.outward import machine_of
 from backstory.sync.remote import Remote
 from backstory.sync.uploading import Uploader
+from backstory.workspace.stores import pulling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from backstory.cli.app import App
     from backstory.store import Store
@@ -43,16 +44,9 @@ def allowed(app: App) -> Account:
     return accounts.account(app.home)
 
 
-@contextmanager
-def alone(app: App) -> Iterator[None]:
+def alone(app: App) -> AbstractContextManager[None]:
     """Keep other syncs of this home waiting: two would write one file of notes. Raises ImportRunning."""
-    lock = SessionLock(app.home / LOCKS, LOCK)
-    if not lock.take():
-        raise ImportRunning("sync")
-    try:
-        yield
-    finally:
-        lock.release()
+    return pulling.alone(app.workspace, LOCK, "sync")
 
 
 @contextmanager

@@ -165,9 +165,7 @@ class Uploader:
         if asks_first:
             self._remote.ask("GET", "/v1/me")
         self.done.erased = erase(self._remote, self._notes, choice.removed, self._fail)
-        for each in choice.leaving:
-            if (noted := self._notes.sent.get(each.origin.uid)) is not None and noted.history == ABSENT:
-                del self._notes.sent[each.origin.uid]
+        self._notice_again(choice.leaving)
         self._ask_states([each.origin.uid for each in choice.leaving if each.origin.uid not in self._notes.sent])
         done, total = 0, len(choice.leaving)
         try:
@@ -184,15 +182,24 @@ class Uploader:
             self._send_again()
         finally:
             self._write_notes()
-        used = {_masks_of(each) for each in self._notes.sent.values()}
-        for unused in {each.split(" ")[1] for each in self._notes.files if each.startswith(MASKS)} - used:
-            self._notes.forget_files(f"{MASKS}{unused} ")
+        self._forget_unused_masks()
         if self._has_boards:
             self.done.board_items = boards.send(
                 self._remote, self._notes, stores, choice, self._outward,
                 own=own, failed={each.session for each in self.done.failed},
             )  # fmt: skip
         return self.done
+
+    def _notice_again(self, leaving: Iterable[LeavingSession]) -> None:
+        """Forget of sessions that are here again that they were removed before they were sent."""
+        for each in leaving:
+            if (noted := self._notes.sent.get(each.origin.uid)) is not None and noted.history == ABSENT:
+                del self._notes.sent[each.origin.uid]
+
+    def _forget_unused_masks(self) -> None:
+        used = {_masks_of(each) for each in self._notes.sent.values()}
+        for unused in {each.split(" ")[1] for each in self._notes.files if each.startswith(MASKS)} - used:
+            self._notes.forget_files(f"{MASKS}{unused} ")
 
     def _outward(self, sessions: Sequence[LeavingSession]) -> OutwardExport:
         return OutwardExport(sessions, self._machine, self._redactor(), self._now)

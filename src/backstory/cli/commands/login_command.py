@@ -98,6 +98,8 @@ def _approve(app: App, code: str, *, as_json: bool) -> None:
 def _asked_secret(what: str) -> str:
     """The code of an invitation or a token, which nobody sees beside the command."""
     typed = (output.asked(what, hide_input=True) if output.can_ask() else sys.stdin.readline()).strip()
+    if not typed:
+        raise Cancelled
     if not SECRET.fullmatch(typed):
         raise click.UsageError(f"{what}: what was typed is none. It has letters, digits and signs, and no spaces.")
     return typed

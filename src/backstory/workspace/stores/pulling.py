@@ -85,7 +85,7 @@ def pull(workspace: Workspace, source: FrameSource, progress: Progress = no_prog
 
     Raises ImportRunning, DiskFull, what reading the other side raises, and what writing the store raises.
     """
-    with _alone(workspace):
+    with alone(workspace, LOCK, "pull"):
         puller = _Puller(workspace, source)
         try:
             with progress("Pulling") as note:
@@ -96,14 +96,15 @@ def pull(workspace: Workspace, source: FrameSource, progress: Progress = no_prog
 
 
 @contextmanager
-def _alone(workspace: Workspace) -> Iterator[None]:
-    lock = SessionLock(workspace.home / LOCKS, LOCK)
-    if not lock.take():
-        raise ImportRunning
+def alone(workspace: Workspace, lock: str, what: str) -> Iterator[None]:
+    """Keep others from what one process of this home does at a time. Raises ImportRunning."""
+    taken = SessionLock(workspace.home / LOCKS, lock)
+    if not taken.take():
+        raise ImportRunning(what)
     try:
         yield
     finally:
-        lock.release()
+        taken.release()
 
 
 class _Puller:
