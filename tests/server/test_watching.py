@@ -181,3 +181,28 @@ def test_the_command_follows_a_log_until_it_is_stopped_or_put_out(tmp_path: Path
     alone = machine.types("sync")
     assert (alone.returncode, "Not sent yet: 1 session, with 2 new events" in alone.stderr) == (69, True)
     assert machine.types("list", "--all").returncode == 0
+
+
+@pytest.mark.slow
+def test_who_switches_it_off_ends_a_watch(tmp_path: Path, team: Team) -> None:
+    (tmp_path / "home").mkdir()
+    machine, anna = TypedHome(tmp_path / "home"), team.founded()
+    with team.served() as address:
+        code = team.people.invite(team.people.caller(anna.token), TeamRole.MEMBER)
+        assert machine.types("login", address, "--code", code, "--person", "ben").returncode == 0
+        machine.types("config", "set", "sync.repositories", "janedoe/app")
+        machine.types("config", "set", "sync.enabled", "true")
+        go_on(machine.home, tmp_path / "app", "aaaaaaaa", "first")
+        watch = subprocess.Popen(
+            [*PROGRAM, "sync", "--watch", "--json"], env=machine.environ, cwd=machine.home, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        assert watch.stdout is not None
+        assert json.loads(watch.stdout.readline())["event_count"] == 2
+        machine.types("config", "set", "sync.enabled", "false")
+        go_on(machine.home, tmp_path / "app", "aaaaaaaa", "second")
+        try:
+            out, said = watch.communicate(timeout=20)
+        finally:
+            watch.kill()
+    assert (out, watch.returncode != 0, "sync.enabled" in said) == ("", True, True)

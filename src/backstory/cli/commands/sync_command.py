@@ -185,6 +185,9 @@ def _follow(app: App, *, as_json: bool) -> None:
 
         def send() -> Sent | None:
             try:
+                # Who switched it off, or named other repositories, meanwhile is obeyed.
+                app.workspace.config = app.new_workspace().config
+                syncing.allowed(app)
                 with syncing.alone(app):
                     uploader = syncing.uploader(app, remote, SyncNotes.read(accounts.notes_of(app.home, own)))
                     return uploader.run(syncing.stores(app), syncing.opted(app), asks_first=not remote.requests)
