@@ -165,12 +165,13 @@ def test_a_build_server_sends_with_a_token_and_can_be_put_out(desks: tuple[Desk,
     assert builds.shell("sync").code == 77
 
 
-@pytest.mark.parametrize("typed", ["t\N{LATIN SMALL LETTER O WITH DIAERESIS}ken-xyz", "token xyz", ""])
+@pytest.mark.parametrize("typed", ["t\N{LATIN SMALL LETTER O WITH DIAERESIS}ken-xyz", "token xyz"])
 def test_what_is_no_token_is_refused_and_not_printed(typed: str, desks: tuple[Desk, Desk]) -> None:
     desk, _ = desks
     for words in (("--token", "-"), ("--code", "-")):
         done = desk.shell("login", "http://127.0.0.1:1", *words, typed=f"{typed}\n")
         assert (done.code, "xyz" in done.err + done.out) == (2, False)
+        assert desk.shell("login", "http://127.0.0.1:1", *words, typed="\n").code == 130
 
 
 def test_a_login_forgets_what_was_sent_and_keeps_what_stays_out(desks: tuple[Desk, Desk]) -> None:

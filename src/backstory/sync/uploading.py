@@ -170,9 +170,7 @@ class Uploader:
         done, total = 0, len(choice.leaving)
         try:
             for sessions in by_repository.values():
-                # A sync that broke left sessions behind that were sent before a secret was told.
-                masks = {_masks_of(sent) for each in sessions if (sent := self._notes.sent.get(each.origin.uid))}
-                if len(masks) == 1 and all(self._is_noted(each.origin.uid, own) for each in sessions):
+                if self._are_noted(sessions, own):
                     self.done.unchanged += len(sessions)
                 else:
                     self._repository(sessions, own, partial(_note_behind, note, done, total))
@@ -189,6 +187,11 @@ class Uploader:
                 own=own, failed={each.session for each in self.done.failed},
             )  # fmt: skip
         return self.done
+
+    def _are_noted(self, sessions: Iterable[LeavingSession], own: Mapping[str, str]) -> bool:
+        # A sync that broke left sessions behind that were sent before a secret was told.
+        masks = {_masks_of(sent) for each in sessions if (sent := self._notes.sent.get(each.origin.uid))}
+        return len(masks) == 1 and all(self._is_noted(each.origin.uid, own) for each in sessions)
 
     def _notice_again(self, leaving: Iterable[LeavingSession]) -> None:
         """Forget of sessions that are here again that they were removed before they were sent."""
