@@ -335,8 +335,17 @@ def test_machines_are_listed_with_what_they_sent(team: Team) -> None:
             "event_count": 3,
             "generation": 2,
             "seen": f"{today - timedelta(days=1)}",
+            "has_boards": False,
         },
-        {"id": LAPTOP, "name": "laptop", "session_count": 1, "event_count": 2, "generation": 3, "seen": f"{today}"},
+        {
+            "id": LAPTOP,
+            "name": "laptop",
+            "session_count": 1,
+            "event_count": 2,
+            "generation": 3,
+            "seen": f"{today}",
+            "has_boards": False,
+        },
     ]
     assert team.ask("GET", "/v1/machines", team.joined(anna, "ben").token)[1] == {"machines": [], "removals": 0}
 
