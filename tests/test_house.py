@@ -121,8 +121,8 @@ ROOMS = {
         "a team's server: its PostgreSQL, who comes in, walls between organisations, answers, what is read there",
     ),
     "web": Budget(
-        3_700,
-        27,
+        3_740,
+        28,
         "pages: who may see them, how they are served, a module for each kind; edits, and code in its colours; "
         "one in a file; charts, and what is behind a number; two sides compared; answers that are kept; "
         "sessions that are followed; prompts that are sent; templates compiled once; maps, images in files",

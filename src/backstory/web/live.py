@@ -1,5 +1,7 @@
 """Sessions that are followed for pages: each is read once, by a thread, for all who look at it, and only so long.
 
+Where what comes is read from, a source says: ``web/local_source.py`` of stores, and a team's server of its tables.
+
 A viewer is told what is on the page first (``base``: the last stored record), then every entry since, in order. What a
 base has is read again from the store, so a page that was left for a while lacks nothing and has nothing twice.
 """
@@ -11,32 +13,26 @@ import secrets
 import threading
 import time
 from collections import deque
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from backstory.errors import BackstoryError
-from backstory.web.growing import Growing
 from backstory.web.markup import plain
 from backstory.web.reading import CHARS_SHOWN
-from backstory.workspace.history.blocks import content_of
-from backstory.workspace.history.following import Following
-from backstory.workspace.stores.importing import Machine
-from backstory.workspace.stores.up_to_date import is_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
+    from backstory.web.growing import Growing
     from backstory.web.reading import PageEntry
     from backstory.workspace.history.blocks import Content
     from backstory.workspace.history.following import Grown
-    from backstory.workspace.workspace import Workspace
 
     Wake = Callable[[], object]
     Draw = Callable[[list[PageEntry], str], str]
+    Follow = Callable[["Channel"], None]
 
 KEPT_MOST, KEPT_BYTES_MOST = 2_000, 8_000_000
 """The most messages that are kept for who comes later; of more the first are dropped, and that is said."""
@@ -71,11 +67,11 @@ class StreamPlace(Struct, frozen=True, kw_only=True):
         return cls(following=following, number=int(number)) if is_place else cls()
 
 
-class _Unwanted(Exception):
+class Unwanted(Exception):
     """Nobody looks any more."""
 
 
-class _Settled(Exception):
+class Settled(Exception):
     """Everything that was shown is in the store now."""
 
 
@@ -92,10 +88,13 @@ def stored_place(content: Content) -> tuple[int, int]:
 
 
 class Channel:
-    """A session that is followed. ``draw`` makes HTML of entries; ``user_home``: where agents' logs are."""
+    """A session that is followed. ``follow`` takes this and gives it what comes; ``draw`` makes HTML of entries.
 
-    def __init__(self, uid: str, open_workspace: Callable[[], Workspace], user_home: Path, draw: Draw) -> None:
-        self._uid, self._open_workspace, self._user_home, self._draw = uid, open_workspace, user_home, draw
+    ``follow`` returns, or raises Settled, when all that was shown is stored, and is called again; Unwanted ends it.
+    """
+
+    def __init__(self, uid: str, follow: Follow, draw: Draw) -> None:
+        self.uid, self._follow, self._draw = uid, follow, draw
         self._lock, self._stop = threading.Lock(), threading.Event()
         self._wakes: set[Wake] = set()
         self._name, self._base = "", (0, 0)
@@ -180,60 +179,37 @@ class Channel:
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
-                with self._open_workspace() as workspace:
-                    self._follow(workspace)
-            except _Unwanted:
+                self._follow(self)
+            except Unwanted:
                 return
-            except _Settled:
+            except Settled:
                 continue
             except (BackstoryError, OSError) as refused:
                 self._change(trouble=plain(str(refused)))
                 self._stop.wait(RETRY_S)
 
-    def _follow(self, workspace: Workspace) -> None:
-        """Follow the session until what was shown of it is stored."""
-        located, ended = workspace.resolve(self._uid), set[str]()
+    def wait(self, seconds: float) -> None:
+        """Wait a while, longer where nothing came for long. Raises Unwanted when nobody looks any more."""
+        idle_s = (time.monotonic() - self._grown_s) / IDLE_SHARE
+        if self._stop.wait(min(max(seconds, idle_s), IDLE_WAIT_S)):
+            raise Unwanted
 
-        def wait(seconds: float) -> None:
-            idle_s = (time.monotonic() - self._grown_s) / IDLE_SHARE
-            if self._stop.wait(min(max(seconds, idle_s), IDLE_WAIT_S)):
-                raise _Unwanted
-            if following.is_due:
-                return
-            if following.is_storing and self._dropped + len(self._messages) > SETTLED_AFTER:
-                raise _Settled
-            if ended:
-                if ended <= {each.uid for each in located.store.turns(located.session) if each.outcome}:
-                    raise _Settled
-                # It is not stored from here: what is shown of it stays.
-                ended.clear()
+    @property
+    def has_much(self) -> bool:
+        """True if so much was shown that pages read it from the store, once it is there."""
+        return self._dropped + len(self._messages) > SETTLED_AFTER
 
-        may_store = not workspace.named and is_on(workspace)
-        machine = Machine(user_home=self._user_home) if may_store else None
-        # Made before what is stored is read, so that nothing falls between the two.
-        following = Following(workspace, located, machine=machine, report=self._note, wait=wait)
-        # What follows lets go of its store between two looks.
-        with self._open_workspace() as other:
-            content = content_of(other.reader, other.resolve(self._uid))
-        turns = {number: each for number, each in content.turns.items() if each.live is None}
-        seq = self._begin(content)
-        drawing = Growing(turns, content.order.turns[-1] if len(content.order) else None, content.folder)
-        with closing(following.grown(seq, {each.turn.uid for each in turns.values()})) as grown:
-            for each in grown:
-                self._take(workspace, drawing, each)
-                ended.update(turn.turn.uid for turn in each.ended)
-
-    def _begin(self, content: Content) -> int:
-        """Tell viewers what they find in the store; returns its last record."""
+    def begin(self, stored: tuple[int, int]) -> None:
+        """Tell viewers what they find in the store: its last record, and its last turn."""
         with self._lock:
-            self._name, self._base = secrets.token_hex(6), stored_place(content)
+            self._name, self._base = secrets.token_hex(6), stored
             self._messages.clear()
             self._dropped = self._bytes = 0
             self._writing, self._answer = "", self._answer + 1
         self._change(trouble="")
-        return self._base[0]
 
-    def _take(self, workspace: Workspace, drawing: Growing, grown: Grown) -> None:
+    def take(self, drawing: Growing, grown: Grown, now: int) -> None:
+        """Show what came."""
         self._grown_s = time.monotonic()
         new = list[bytes]()
         number = self._dropped + len(self._messages)
@@ -243,44 +219,45 @@ class Channel:
 
         if grown.remark:
             add("note", {"text": plain(grown.remark)})
-        for each in drawing.drawn(grown, workspace.now()):
-            html = self._draw(each.entries, self._uid)
+        for each in drawing.drawn(grown, now):
+            html = self._draw(each.entries, self.uid)
             add("entry", {"number": each.number, "turn": each.turn, "seq": each.seq, "html": html})
         if any(each.live is not None for each in grown.turns):
             # The session runs now: what is beside it on the page is another.
             add("begun", {})
         self._change(new=tuple(new), writing=grown.writing)
 
-    def _note(self, text: str) -> None:
+    def note(self, text: str) -> None:
+        """Show a remark."""
         number = self._dropped + len(self._messages) + 1
         self._change(new=(message("note", {"text": plain(text)}, f"{self._name}.{number}"),))
 
 
 class Hub:
-    """The sessions that are followed now, by their uids."""
+    """The sessions that are followed now, by their keys. ``make`` gives the channel of a key."""
 
-    def __init__(self, open_workspace: Callable[[], Workspace], user_home: Path, draw: Draw) -> None:
-        self._of = open_workspace, user_home, draw
+    def __init__(self, make: Callable[[str], Channel]) -> None:
+        self._make = make
         self._lock = threading.Lock()
         self._is_over = False
         self.channels: dict[str, Channel] = {}
 
-    def join(self, uid: str, wake: Wake) -> Channel | None:
+    def join(self, key: str, wake: Wake) -> Channel | None:
         """Follow a session for a viewer; None if too many are followed already, or the pages end."""
         with self._lock:
-            channel = self.channels.get(uid)
+            channel = self.channels.get(key)
             if channel is None:
                 if self._is_over or len(self.channels) >= FOLLOWED_MOST:
                     return None
-                channel = self.channels[uid] = Channel(uid, *self._of)
+                channel = self.channels[key] = self._make(key)
             channel.join(wake)
             return channel
 
-    def leave(self, uid: str, wake: Wake) -> None:
+    def leave(self, key: str, wake: Wake) -> None:
         """Follow a session no more if this was its last viewer."""
         with self._lock:
-            if (channel := self.channels.get(uid)) is not None and channel.leave(wake):
-                del self.channels[uid]
+            if (channel := self.channels.get(key)) is not None and channel.leave(wake):
+                del self.channels[key]
 
     def end(self) -> None:
         """Tell every viewer that the pages end."""

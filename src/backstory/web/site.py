@@ -22,7 +22,8 @@ from backstory.web.acting import Order
 from backstory.web.drawing import PageLinks, environment
 from backstory.web.keeping import SharedWorkspace
 from backstory.web.kept import KeptAnswers
-from backstory.web.live import Hub, stored_place
+from backstory.web.live import Channel, Hub, stored_place
+from backstory.web.local_source import LocalSource
 from backstory.web.markup import plain
 from backstory.web.minimap import map_of
 from backstory.web.orders import Orders
@@ -62,7 +63,8 @@ class Site:
         self._open_workspace, self._user_home, self._acting = open_workspace, user_home, acting
         self.kept, self._few = SharedWorkspace(open_workspace), Semaphore(ANSWERED_AT_ONCE)
         self._templates = environment(PageLinks(acts=acting is not None))
-        self.hub = Hub(open_workspace, user_home, self._drawn)
+        follow = LocalSource(open_workspace, user_home).follow
+        self.hub = Hub(lambda uid: Channel(uid, follow, self._drawn))
         self._contents: KeptAnswers[Content] = KeptAnswers(CONTENTS_KEPT)
         self._totals: KeptAnswers[int] = KeptAnswers(TOTALS_KEPT)
         self._reports: KeptAnswers[ReportPage | None] = KeptAnswers(REPORTS_KEPT)
