@@ -242,6 +242,22 @@ def test_a_lender_that_is_gone_is_forgotten_after_its_last_subagent(family: Mach
     assert looked_up(family.store_path, LENT) == [(0,)]
 
 
+def test_they_are_read_while_another_process_removes_the_parent(
+    family: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed(family.store_path, "update sessions set relation = null where native_id like '%a58'")
+    find = lent.LenderChunks.bytes_of
+
+    def removed_meanwhile(*asked: Any) -> bytes:
+        monkeypatch.undo()
+        with open_store(family.store_path) as other:
+            other.remove(parent_of(other).id)
+        return find(*asked)
+
+    monkeypatch.setattr(lent.LenderChunks, "bytes_of", removed_meanwhile)
+    assert bytes_in(family.store) == BYTES
+
+
 def test_who_removes_a_session_with_its_subagents_writes_none_of_its_bytes_again(family: Machine) -> None:
     noted = "create temp trigger noted after insert on lent begin select raise(abort, 'its bytes are written'); end"
     family.store.writer().execute(noted)

@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backstory.store import open_store
 from backstory.store.tables import logs
 from tests.support.clock import NOW
 from tests.support.machines import Machine, differences, kept, looked_up
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    import apsw
 
 LOGS = ("claude/resume", "codex/tools", "codex/mcp")
 
@@ -87,3 +91,50 @@ def test_a_packed_log_goes_on(tmp_path: Path) -> None:
     machine.store.optimize(1 << 62)
     assert b"".join(machine.store.stream_log(log.id)) == whole
     machine.close()
+
+
+# beside somebody who reads -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def in_chunks(tmp_path: Path) -> Iterator[tuple[Machine, int, bytes]]:
+    """A machine with a log of three chunks, its id and its bytes."""
+    machine, line, end = Machine(tmp_path), long_log(1).splitlines(keepends=True)[0], 0
+    for count in (90, 30, 10):
+        end += count
+        machine.write(".claude/projects/p/long.jsonl", line * end)
+        machine.read("claude")
+    (log,) = machine.store.ask_or([], logs.of_native_id, "claude", "long")
+    assert len(machine.store.ask(logs.chunk_marks, log.id)) == 3
+    yield machine, log.id, line * end
+    machine.close()
+
+
+def pack_in_another_process(machine: Machine) -> None:
+    """As another process would: on a connection of its own."""
+    with open_store(machine.store_path) as other:
+        other.optimize(1 << 62)
+
+
+def test_who_reads_chunk_by_chunk_gets_the_whole_log(in_chunks: tuple[Machine, int, bytes]) -> None:
+    machine, log_id, whole = in_chunks
+    pieces = machine.store.stream_log(log_id)
+    first = next(pieces)
+    pack_in_another_process(machine)
+    assert len(machine.store.ask(logs.chunk_marks, log_id)) == 1
+    assert first + b"".join(pieces) == whole
+
+
+def test_who_reads_bytes_gets_those(in_chunks: tuple[Machine, int, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, log_id, whole = in_chunks
+    last = machine.store.ask(logs.chunk_marks, log_id)[-1].start
+    find = logs._frame
+
+    def packed_meanwhile(db: apsw.Connection, of: int, at: int) -> tuple[bytes, int | None]:
+        monkeypatch.undo()
+        pack_in_another_process(machine)
+        return find(db, of, at)
+
+    for is_checked in (True, False):
+        monkeypatch.setattr(logs, "_frame", packed_meanwhile)
+        assert machine.store.read_log(log_id, last, 9, checked=is_checked) == whole[last : last + 9]

@@ -11,13 +11,14 @@ import os
 from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from backstory.errors import StoreDamaged
 from backstory.lazy import lazy_module
 from backstory.model import Complete
 from backstory.store import schema
-from backstory.store.database import Database, checked, id_of
-from backstory.store.file import connection, maintenance
+from backstory.store.database import Database, id_of
+from backstory.store.file import maintenance
 from backstory.store.tables import (
     branches,
     compactions,
@@ -78,6 +79,7 @@ __all__ = [
 ]  # fmt: skip
 
 T = TypeVar("T")
+P = ParamSpec("P")
 ROWS_MAX = 10_000
 """The most rows of an answer to SQL that are given, unless it is said otherwise."""
 TIMEOUT_S = 5.0
@@ -340,24 +342,30 @@ class Store(Database):
     def read_log(self, log_id: int, start: int, length: int, *, checked: bool = True) -> bytes:
         """Bytes of a log, checked unless it is only to look at them, which is quicker; raises StoreDamaged."""
         if not checked:
-            return self.ask(logs.look_at, log_id, start, length)
-        return self.ask(logs.read, log_id, start, length, self._chunks)
+            return self._of_one_moment(logs.look_at, log_id, start, length)
+        return self._of_one_moment(logs.read, log_id, start, length, self._chunks)
 
     @cached_property
     def _chunks(self) -> UnpackedChunks:
         return logs.UnpackedChunks()
 
     def stream_log(self, log_id: int) -> Iterator[bytes]:
-        """All bytes of a log, a chunk at a time, checked; raises StoreDamaged."""
-        db = self.reader()
-        pieces = logs.stream(db, log_id)
-        while True:
-            # Around each piece and not around the loop: errors of who reads the pieces are not ours.
-            with connection.translated(self.path), checked(self.path):
-                piece = next(pieces, None)
-            if piece is None:
-                return
+        """All bytes of a log, a chunk at a time, checked; raises StoreDamaged. No statement stays open between two."""
+        at = 0
+        while piece := self._of_one_moment(logs.piece, log_id, at):
             yield piece
+            at += len(piece)
+
+    def _of_one_moment(
+        self, question: Callable[Concatenate[apsw.Connection, P], bytes], *args: P.args, **kwargs: P.kwargs
+    ) -> bytes:
+        """Answer from a log's chunks, which another process may join between two looks."""
+        try:
+            return self.ask(question, *args, **kwargs)
+        except StoreDamaged:
+            # What is whole in one moment is whole.
+            with self.snapshot():
+                return self.ask(question, *args, **kwargs)
 
     # the tree -------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ that need them bytes of their own. No lender's chunk has a lender. Functions tak
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from backstory.store import codec
 from backstory.store.schema import fetch
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import apsw
 
 LENDER_IS_GONE = "they are made of log {}, which lacks them"
+CHUNK_IS_GONE = "log {} has no chunk at {} any more"
+T = TypeVar("T")
 KEPT_BYTES_MAX = 4 * codec.CHUNK_BYTES
 """The most of unpacked lenders that is kept: what one chunk copies may lie in three of their chunks."""
 
@@ -33,7 +35,7 @@ class LenderChunks:
         """The bytes of a chunk by its log, its start and its digest; its frame is what ``find_frame`` selects."""
         data = self._kept.pop(key, None)
         if data is None:
-            ((frame,),) = fetch(db, tuple[bytes], find_frame, key[:2])
+            (frame,) = found_chunk(db, tuple[bytes], find_frame, *key[:2])
             data = codec.unpack_beginning(frame, length, codec.dictionaries_of(db))
             self._bytes += len(data)
         # Put back behind all others: the first key is that of the chunk that was used least recently.
@@ -41,6 +43,14 @@ class LenderChunks:
         while self._bytes > KEPT_BYTES_MAX and len(self._kept) > 1:
             self._bytes -= len(self._kept.pop(next(iter(self._kept))))
         return data
+
+
+def found_chunk(db: apsw.Connection, row: type[T], find: str, log_id: int, start: int) -> T:
+    """The row of a chunk; raises CodecError where another process joined it with others since it was found."""
+    found = fetch(db, row, find, (log_id, start))
+    if not found:
+        raise codec.CodecError(CHUNK_IS_GONE.format(log_id, start))
+    return found[0]
 
 
 def unpacked(

@@ -475,13 +475,18 @@ def look_at(db: apsw.Connection, log_id: int, start: int, length: int) -> bytes:
     return b"".join(pieces)
 
 
-def stream(db: apsw.Connection, log_id: int) -> Iterator[bytes]:
-    """A log's bytes, a chunk at a time; raises CodecError. No statement stays open between two."""
-    at, asked = 0, "select length, sha256, data, lender from chunks where log_id = ? and start = ?"
-    while found := db.execute(asked, (log_id, at)).fetchone():
-        length, digest, frame, lender = found
-        yield _unpacked(db, log_id, ChunkMark(at, length, digest), frame, lender)
-        at += length
+def piece(db: apsw.Connection, log_id: int, at: int) -> bytes:
+    """A log's bytes from a place to the end of the chunk that has it, b"" behind the last; raises CodecError."""
+    asked = (
+        "select start, length, sha256, data, lender from chunks where log_id = ? and start <= ? "
+        "order by start desc limit 1"
+    )
+    for start, length, digest, frame, lender in fetch(
+        db, tuple[int, int, bytes, bytes, int | None], asked, (log_id, at)
+    ):
+        if at < start + length:
+            return _unpacked(db, log_id, ChunkMark(start, length, digest), frame, lender)[at - start :]
+    return b""
 
 
 def chunk_marks(db: apsw.Connection, log_id: int) -> list[ChunkMark]:
@@ -552,24 +557,23 @@ def _join(db: apsw.Connection, log_id: int, joined: list[ChunkMark]) -> None:
 
 
 def _frame(db: apsw.Connection, log_id: int, at: int) -> tuple[bytes, int | None]:
-    asked = "select data, lender from chunks where log_id = ? and start = ?"
-    return fetch(db, tuple[bytes, int | None], asked, (log_id, at))[0]
+    find = "select data, lender from chunks where log_id = ? and start = ?"
+    return lent.found_chunk(db, tuple[bytes, int | None], find, log_id, at)
 
 
 def _unpacked(
     db: apsw.Connection, log_id: int, mark: ChunkMark, frame: bytes, lender: int | None,
     kept: lent.LenderChunks | None = None,
 ) -> bytes:  # fmt: skip
-    at, size, digest = mark
     if lender is not None:
         try:
-            return lent.unpacked(db, "main", size, digest, frame, lender, kept)
+            return lent.unpacked(db, "main", *mark[1:], frame, lender, kept)
         except codec.CodecError:
             # Since its row was read another process may have removed the lender: it has bytes of its own then.
-            frame, now = _frame(db, log_id, at)
+            frame, now = _frame(db, log_id, mark.start)
             if now is not None:
                 raise
-    return codec.unpack_chunk(frame, size, digest, codec.dictionaries_of(db))
+    return codec.unpack_chunk(frame, *mark[1:], codec.dictionaries_of(db))
 
 
 def _foldable(db: apsw.Connection, log_id: int) -> list[ChunkMark]:
@@ -580,14 +584,10 @@ def _foldable(db: apsw.Connection, log_id: int) -> list[ChunkMark]:
 
 
 def _chunks_between(db: apsw.Connection, log_id: int, start: int, end: int) -> list[ChunkMark]:
-    return fetch(
-        db,
-        ChunkMark,
-        # The first chunk is found by the index, as the last that begins at or before the place.
-        "select start, length, sha256 from chunks where log_id = ?1 and start < ?3 and start >= "
-        "coalesce((select max(start) from chunks where log_id = ?1 and start <= ?2), 0) order by start",
-        (log_id, start, end),
-    )
+    # The first chunk is found by the index, as the last that begins at or before the place.
+    first = "coalesce((select max(start) from chunks where log_id = ?1 and start <= ?2), 0)"
+    found = f"from chunks where log_id = ?1 and start < ?3 and start >= {first} order by start"
+    return fetch(db, ChunkMark, f"select start, length, sha256 {found}", (log_id, start, end))
 
 
 def _log(row: tuple[Any, ...]) -> Log:
