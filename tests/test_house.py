@@ -39,8 +39,8 @@ ROOMS = {
         "folder of events",
     ),
     "ask": Budget(
-        5_130,
-        21,
+        5_195,
+        22,
         "a question each; marks of sessions; what a filter chooses, what lists are sorted by, worked out beforehand; "
         "the newest looked into one by one; rows of files",
     ),
@@ -103,8 +103,8 @@ ROOMS = {
         "what is around a record; another store beside it",
     ),
     "workspace": Budget(
-        13_745,
-        70,
+        14_165,
+        72,
         "history of other machines; what faces ask, outlines in columns, blocks that faces draw, the fields of every "
         "question, pages with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed; "
         "contexts; ended runs that are not stored; a reader for others; images in records, subagents by their calls",
@@ -116,8 +116,8 @@ ROOMS = {
         "plan, the words, ssh, files that are sealed; hashes of what was sent; telling records",
     ),
     "server": Budget(
-        4_235,
-        25,
+        4_365,
+        26,
         "a team's server: its PostgreSQL, who comes in, walls between organisations, answers, what is read there",
     ),
     "web": Budget(

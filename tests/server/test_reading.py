@@ -100,7 +100,8 @@ def test_a_function_answers_for_the_organisation_of_the_transaction_alone(team: 
     team.derive(sender.who)
     calls = (
         "repositories_of(%s, null)", f"sessions_found(%s{', null' * 13})", "sessions_called(%s, null, 'uid', %s, 1)",
-        "turns_with(%s, null, 'needle', 1)", "uids_not_alone(%s, '{01M3250V00CJ5X1JHP0Z69AWSX}', 12)",
+        "turns_with(%s, null, 'needle', 1)", f"session_parts(%s{', null' * 10}, 9)",
+        "uids_not_alone(%s, '{01M3250V00CJ5X1JHP0Z69AWSX}', 12)",
     )  # fmt: skip
     for call in calls:
         values = (sender.tenant, UID)[: call.count("%s")]
@@ -203,6 +204,9 @@ def plans(postgres: str) -> Iterator[Callable[[str], str]]:
 @pytest.mark.parametrize(("call", "index"), [
     (f"sessions_found(1{', null' * 12}, 50)", "session_in_order"),
     (f"sessions_found(1{', null' * 8}, '2026-01-02', 'S9', 1, 'M', 50)", "session_in_order"),
+    (f"session_parts(1, null, null, null, '2026-01-02', null, true{', null' * 4}, 50)", "session_in_order"),
+    ("session_parts(1, null, 1, 'app', '2026-01-02', null, true, '2026-01-02', 'S9', 1, 'M', 50)", "session_in_order"),
+    (f"session_parts(1, null, null, null, null, null, false{', null' * 4}, 50)", "session_in_order"),
     ("sessions_called(1, null, 'uid', '01M3250V000000000000000077', 8)", "session_of_uid"),
     ("sessions_called(1, null, 'uid prefix', '01M3250V000000000000000077', 8)", "session_of_uid"),
     ("sessions_called(1, null, 'name', 'x', 8)", "derivation_of_name"),

@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+import msgspec
 import pytest
 
 from backstory.bounds import iso
+from backstory.chronicle import cost, standup
 from backstory.errors import SessionAmbiguous, SessionNotFound
+from backstory.server.team_reports import TeamReports, WantedParts
 from backstory.workspace.history.sessions import Page, SessionFilter, page_as_json
+from backstory.workspace.history.stats import StatsQuery
 from backstory.workspace.opening import open_workspace
 from tests.support.clock import NOW, Clock
 from tests.support.machines import SMALL, Machine
@@ -19,6 +23,7 @@ from tests.support.team import team_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from backstory.workspace.reader import Reader
     from backstory.workspace.workspace import Workspace
 
 
@@ -128,3 +133,38 @@ def test_words_name_the_same_sessions(both: Both) -> None:
         kinds.add(type(here).__name__)
         assert there == here, each
     assert kinds == {"str", "list"}
+
+
+# reports --------------------------------------------------------------------------------------------------------------
+
+
+def nothing(_done: int, _total: int | None) -> None:
+    """No progress is shown."""
+
+
+def reported(reader: Reader, wanted: SessionFilter) -> Any:
+    """What reports say of some sessions, as JSON."""
+    found = cost.cost_report(reader, StatsQuery(wanted=wanted), dearest=10, report=nothing)
+    made = cost.as_json(found), standup.as_json(standup.standup(reader, wanted, nothing))
+    return msgspec.json.decode(msgspec.json.encode(made, enc_hook=list))
+
+
+@pytest.mark.parametrize("wanted", [each for each in FILTERS if "title" not in each], ids=str)
+def test_reports_are_the_same(wanted: dict[str, Any], both: Both) -> None:
+    asked = SessionFilter(everywhere=True, **wanted)
+    caller = both.sender.team.people.caller(both.sender.token)
+    reports = TeamReports(both.sender.team.database, both.sender.team.folder / "reports")
+    narrowed = msgspec.convert(
+        {name: as_asked(wanted).get(name) for name in ("repository", "since", "until")} | {"work": True}, WantedParts
+    )
+    with reports.reader(caller, narrowed) as reader:
+        assert reported(reader, asked) == reported(both.workspace.reader, asked)
+
+
+def test_reports_that_are_compared_say_something(both: Both) -> None:
+    costs, work = reported(both.workspace.reader, SessionFilter(everywhere=True))
+    assert costs["sums"]["turn_count"] > 12
+    assert costs["sums"]["low_usd"] > 0
+    items = [each for place in work["places"] for each in place["sessions"]]
+    assert {each["status"] for each in items} >= {"done", "in progress"}
+    assert any(each["paths"] for each in items)

@@ -33,6 +33,7 @@ from backstory.server.refusals import Refused
 from backstory.server.removals import Removals
 from backstory.server.session_answers import OneSession, SessionAnswers, WantedEntries
 from backstory.server.shelves import Shelves, SyncWord
+from backstory.server.team_reports import TeamReports, WantedParts
 from backstory.sync.pull_plan import Want
 from backstory.sync.remote import CLIENT_TOO_OLD, PROTOCOL, PROTOCOL_HEADER
 
@@ -56,8 +57,8 @@ PROTOCOL_LEAST = 1
 """The oldest client that is answered."""
 MACHINE = "Backstory-Machine"
 """The header with the id of the machine that asks."""
-DERIVING, KEPT = "deriving", "kept"
-"""The folders for files of jobs and for sessions that are read, in that of sessions."""
+DERIVING, KEPT, REPORTS = "deriving", "kept", "reports"
+"""The folders for files of jobs, for sessions that are read and for reports, in that of sessions."""
 WHOLE, ANY = "whole", ""
 """The rights that a machine's login has, and what every token may."""
 Body = TypeVar("Body", bound=Struct)
@@ -157,7 +158,7 @@ class Api:
             Deriving(database, folder / DERIVING, now), KeptSessions(database, folder / KEPT, kept_bytes, now),
         )  # fmt: skip
         self.logins = Logins(database, now)
-        self._answers = SessionAnswers(database, self.kept)
+        self._answers, self.reports = SessionAnswers(database, self.kept), TeamReports(database, folder / REPORTS)
         self.people, self._shelves, self._reading = People(database, now), Shelves(database, now), TeamReading(database)
         self._bodies, self._offered = Bodies(), ShelfOffers(database)
         self._removals, self._boards_sent = Removals(database, now), Boards(database, now)
@@ -198,6 +199,7 @@ class Api:
             Route("/v1/sessions/{uid}", self._closed("sync", self._remove), methods=["DELETE"]),
             Route("/v1/sessions/{uid}/entries", self._closed("read", self._entries), methods=["GET"]),
             Route("/v1/sessions", self._closed(WHOLE, self._remove_all), methods=["DELETE"]),
+            Route("/v1/session-parts", self._closed("read", self._session_parts), methods=["POST"]),
             Route("/v1/resolve", self._closed("read", self._resolve), methods=["GET"]),
             Route("/v1/change-token", self._closed("read", self._change_token), methods=["GET"]),
             Route("/v1/repositories", self._closed("read", self._repositories), methods=["GET"]),
@@ -309,6 +311,10 @@ class Api:
 
     def _entries(self, caller: Caller, asked: ServerRequest) -> Any:
         return self._answers.entries(caller, asked.uid(), asked.asks(WantedEntries))
+
+    def _session_parts(self, caller: Caller, asked: ServerRequest) -> Response:
+        found = self.reports.page(caller, asked.body(WantedParts))
+        return Response(msgspec.msgpack.encode(found), media_type="application/octet-stream", headers=HEADERS)
 
     def _resolve(self, caller: Caller, asked: ServerRequest) -> Any:
         found = self._reading.resolve(caller, asked.asks(Named).words)

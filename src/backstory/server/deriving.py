@@ -21,6 +21,7 @@ from backstory.server.turn_words import SaidTurn, said_in
 from backstory.store.private import make_private_folder
 from backstory.store.tables.logs import API
 from backstory.workspace.history import sessions
+from backstory.workspace.stores import report_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,6 +142,8 @@ def derive(workspace: Workspace, located: LocatedSession) -> Derived:
         "parent": parent, "relation": session.relation, "is_run": owner is not None,
         "agents": list(agents), "branches": [_text(each) for each in branches],
         "project": _or_none(session.project),
+        "figures": report_store.figures_of(located.store, session, listed.heading),
+        "work": report_store.work_of(located.store, session),
     }  # fmt: skip
     turns = [
         _turn_row(each, said.get(each.number, SaidTurn()), is_run=owner is not None)

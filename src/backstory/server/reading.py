@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 Moment = Annotated[datetime, Meta(tz=True)]
 PAGE_MAX = 500
 PATTERN_CHARS_MAX = 1_000
+NOWHERE = (None,) * 4
+"""The place before every session."""
 _FOUND = "sessions_found(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 
 
@@ -77,6 +79,17 @@ class TeamPlace(Struct, frozen=True, array_like=True):
         return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
 
     @classmethod
+    def of(cls, row: Sequence[Any]) -> TeamPlace:
+        """The place behind a session, of which a row has the person, the uid, the machine and the time first."""
+        person, uid, machine, active, *_ = row
+        return cls(_seconds(active), uid, person, machine)
+
+    @property
+    def behind(self) -> tuple[Any, ...]:
+        """The same as the questions about lists take it."""
+        return _time(self.active), self.uid, self.person, self.machine
+
+    @classmethod
     def read(cls, text: str) -> TeamPlace:
         """Return the place that a text is of. Raises Refused."""
         try:
@@ -107,14 +120,14 @@ class TeamReading:
         place = None if wanted.after is None else TeamPlace.read(wanted.after)
         with self._database.of(caller.tenant) as rows:
             asked = self._asked(rows, caller, wanted)
-            behind = (None,) * 4 if place is None else (_time(place.active), place.uid, place.person, place.machine)
+            behind = NOWHERE if place is None else place.behind
             found = rows.execute(f"select * from {_FOUND}".encode(), (*asked, *behind, limit + 1)).fetchall()
             shown = [(person, uid, machine) for person, uid, machine, _ in found[:limit]]
             listed = listed_sessions(rows, caller, shown)
             is_whole = len(found) <= limit and place is None
             total = len(found) if is_whole or not wanted.counts else _counted(rows, asked)
         *_, last = [None, *found[:limit]]
-        end = None if last is None else TeamPlace(_seconds(last[3]), last[1], last[0], last[2])
+        end = None if last is None else TeamPlace.of(last)
         return {
             "sessions": listed, "total": total, "has_more": len(found) > limit,
             "end": None if end is None else str(end),

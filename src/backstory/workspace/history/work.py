@@ -8,7 +8,7 @@ from contextlib import suppress
 from itertools import chain, groupby, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -71,6 +71,14 @@ class SessionWork(Struct, frozen=True, kw_only=True):
     """Else its edits, and what its calls returned, are not known: index.repositories leaves them out."""
     rank: int = 0
     """Its place in the list."""
+
+
+@runtime_checkable
+class KnowsWork(Protocol):
+    """A store without events, which was told the work in its sessions."""
+
+    def work_of(self, session_ids: Sequence[int]) -> dict[int, StoredWork]:
+        """The work of these sessions, as ``ask.work.of_sessions`` has it."""
 
 
 class HandCommits:
@@ -226,7 +234,7 @@ def _done(
     found_here = [(store, each) for each in sessions.values()]
     values = listing.values(stores, found_here, {}, {}, everywhere=wanted.everywhere, is_priced=False)
     as_listed = dict(zip(sessions, values, strict=True))
-    stored = store.ask(work.of_sessions, list(sessions))
+    stored = _stored(store, list(sessions))
     first = _first_holders(stores, listed, [turn.uid for each in stored.values() for turn in each.turns])
     for rank, _, session_id in some:
         if (session := sessions.get(session_id)) is None:
@@ -256,6 +264,21 @@ def _first_holders(
 def work_of(store: Store, session: Session, value: ListedSession) -> SessionWork:
     """Return the work in one session, with all its turns, copies of others' too, and the names of its commits."""
     return _work(store, session, value, store.ask(work.of_sessions, [session.id])[session.id], is_named=True)
+
+
+def settled_work(store: Store, session_id: int) -> StoredWork:
+    """Return the work in a session without that of subagents, by the whole of what each of its calls returned."""
+    from backstory.export.full_form import FullForms  # only who derives for others asks
+
+    stored, forms = store.ask(work.of_sessions, [session_id])[session_id], FullForms(store)
+    own = [each for each in stored.deeds if each.session_id == session_id]
+    is_open = (each.kind in CHECKS or (each.kind in _TOLD_BY_OUTPUT and bool(each.failed)) for each in own)
+    whole = [_by_whole(store, forms, each) if so else each for each, so in zip(own, is_open, strict=True)]
+    return stored._replace(deeds=[replace(each, cut=None) for each in whole if each is not None])
+
+
+def _stored(store: Store, session_ids: list[int]) -> dict[int, StoredWork]:
+    return store.work_of(session_ids) if isinstance(store, KnowsWork) else store.ask(work.of_sessions, session_ids)
 
 
 def _work(

@@ -1,0 +1,102 @@
+"""Reports over the sessions of an organisation: their parts, and the reader that the builders of ``chronicle`` take."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from backstory.server.people import person_called
+from backstory.server.reading import NOWHERE, Moment, TeamPlace
+from backstory.store.private import make_private_folder
+from backstory.workspace.opening import open_workspace
+from backstory.workspace.stores.report_store import PartPage, SessionPart
+from backstory.workspace.team_reader import TeamReader, made_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from psycopg import Cursor
+
+    from backstory.server.database import TeamDatabase
+    from backstory.server.people import Caller
+
+PARTS_AT_ONCE = 200
+
+
+class WantedParts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Asks for the parts of sessions that were active since a time and created before another, the last active first.
+
+    ``person``: a name. ``work``: with what was done in them. ``after``: the ``end`` of the page before.
+    """
+
+    person: str | None = None
+    repository: str | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+    work: bool = False
+    after: str | None = None
+
+
+class TeamReports:
+    """Reports about what a caller may see. ``folder``: for files while a report is made."""
+
+    def __init__(self, database: TeamDatabase, folder: Path) -> None:
+        self._database, self._folder = database, folder
+
+    @contextmanager
+    def reader(self, caller: Caller, wanted: WantedParts) -> Iterator[TeamReader]:
+        """Give a reader of these sessions, for the builders of ``chronicle`` and ``workspace.history.stats``.
+
+        It answers ``stats_by``, ``session_costs``, ``sessions``, ``sessions_of`` and, with ``work``, ``work``:
+
+            with reports.reader(caller, WantedParts(since=since, work=True)) as reader:
+                report = standup.report(standup.standup(reader, SessionFilter(since=..., everywhere=True), nothing))
+
+        What is asked of it must not begin earlier than ``wanted.since``. Questions about tools, files, refs and words
+        of prompts find nothing. Raises Refused.
+        """
+        parts, page = list[SessionPart](), self.page(caller, wanted)
+        parts += page.parts
+        while page.end is not None:
+            page = self.page(caller, replace(wanted, after=page.end))
+            parts += page.parts
+        make_private_folder(self._folder)
+        with tempfile.TemporaryDirectory(dir=self._folder) as folder:
+            environ = {"BACKSTORY_HOME": folder, "HOME": folder}
+            with (
+                open_workspace(folder, environ) as workspace,
+                made_of(parts, workspace, Path(folder) / "team.db", is_alone=True) as reader,
+            ):
+                yield reader
+
+    def page(self, caller: Caller, wanted: WantedParts) -> PartPage:
+        """Return a page of parts. Raises Refused."""
+        behind = NOWHERE if wanted.after is None else TeamPlace.read(wanted.after).behind
+        with self._database.of(caller.tenant) as rows:
+            person = None if wanted.person is None else person_called(rows, caller.tenant, wanted.person)
+            repository = wanted.repository and wanted.repository.strip("/").removesuffix(".git").lower()
+            asked = (
+                caller.tenant, caller.among, person, repository, wanted.since, wanted.until, wanted.work, *behind,
+                PARTS_AT_ONCE + 1,
+            )  # fmt: skip
+            found = rows.execute(_PARTS, asked).fetchall()
+            names = _names(rows, caller)
+        shown = found[:PARTS_AT_ONCE]
+        end = str(TeamPlace.of(shown[-1])) if len(found) > len(shown) else None
+        parts = [
+            SessionPart(uid, names.get(person, ""), machine, events, figures, work)
+            for person, uid, machine, _, events, figures, work in shown
+        ]
+        return PartPage(parts, end)
+
+
+def _names(rows: Cursor[Any], caller: Caller) -> dict[int, str]:
+    return dict(rows.execute("select id, name from person where tenant = %s", (caller.tenant,)).fetchall())
+
+
+_PARTS = "select * from session_parts(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"

@@ -1,0 +1,197 @@
+"""Sessions as reports over many of them need them, without events: parts that travel, and a store that is made of them.
+
+A part holds the rows of its session's turns, so that sums over them are those of any store, and what was done in it.
+"""
+
+from __future__ import annotations
+
+from itertools import count, groupby
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from backstory.ask import session_rows
+from backstory.ask import work as stored_work
+from backstory.ask.work import DoneDeed, StoredWork, WorkTurn
+from backstory.errors import StoreDamaged
+from backstory.exchange.imported import StagedRows, Staging
+from backstory.ids import session_identity
+from backstory.model import AssistantText, event_to_json
+from backstory.store import codec
+from backstory.store.codec import CodecError
+from backstory.store.intake.derived_tables import StoredRef
+from backstory.store.tables import repositories
+from backstory.workspace.history.work import settled_work
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from backstory.store import Session, Store
+
+P = TypeVar("P", bound=Struct)
+
+
+class SessionPart(Struct, frozen=True, array_like=True):
+    """A session on its way: whose it is, the number of its events, its turns, and its work if that was asked for.
+
+    ``figures`` and ``work`` are packed; None where they are not known yet.
+    """
+
+    uid: str
+    person: str
+    machine: str
+    events: int
+    figures: bytes | None
+    work: bytes | None = None
+
+
+class _Figures(Struct, frozen=True):
+    """Rows by table, as columns and values. ``chars``: of turns whose output was not counted to its end, by uid."""
+
+    rows: dict[str, tuple[list[str], list[list[Any]]]]
+    chars: dict[str, int]
+
+
+class _Work(Struct, frozen=True):
+    turns: list[WorkTurn]
+    deeds: list[DoneDeed]
+    refs: list[StoredRef]
+    is_covered: bool
+
+
+def figures_of(store: Store, session: Session, heading: str) -> bytes:
+    """Return the turns of a session, packed. ``heading``: its subject, as lists have it."""
+    rows = store.ask(session_rows.rows_of, session.id)
+    columns, (row,) = rows["sessions"]
+    row[columns.index("title")] = heading
+    found = _Figures(rows, store.ask(session_rows.partial_chars, session.id))
+    return codec.pack_text(msgspec.json.encode(found))
+
+
+def work_of(store: Store, session: Session) -> bytes:
+    """Return the work in a session, packed: its own turns' and not that of its subagents."""
+    return codec.pack_text(msgspec.json.encode(_Work(*settled_work(store, session.id))))
+
+
+def turns_in(part: SessionPart) -> set[str]:
+    """Return the uids of the turns of a part."""
+    return {turn["uid"] for turn in _named(_unpacked(part.figures, _Figures), "turns")} if part.figures else set()
+
+
+class PartPage(Struct, frozen=True):
+    """Some of the parts that somebody asked for. ``end``: where the next page begins; None: nowhere."""
+
+    parts: list[SessionPart]
+    end: str | None
+
+
+class ReportStore(Staging):
+    """A store of such parts. What was done in its sessions it knows as it came, for it has no events."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._works = dict[int, StoredWork]()
+
+    def add(self, parts: Iterable[SessionPart]) -> None:
+        """Put sessions in, without those that are not derived yet. Raises StoreDamaged.
+
+        Of several copies of a session the longest counts, with what only others have.
+        """
+        known = [each for each in parts if each.figures is not None]
+        known.sort(key=lambda each: (session_identity(each.uid), -each.events, each.machine))
+        copies_of = groupby(known, key=lambda each: session_identity(each.uid))
+        copied = {identity: list(group) for identity, group in copies_of}
+        rows = _PartRows({identity: n for n, identity in enumerate(copied, 1)})
+        try:
+            for session_id, copies in enumerate(copied.values(), 1):
+                works = [_unpacked(each.work, _Work) for each in rows.add(session_id, copies) if each.work is not None]
+                if works:
+                    self._works[session_id] = _joined(session_id, works)
+        except (msgspec.MsgspecError, CodecError, ValueError, TypeError, KeyError, IndexError) as refused:
+            raise StoreDamaged(self.path, f"a part of a session is none: {refused}") from refused
+        self.put(rows.staged)
+        self.settle()
+        self.change(repositories.note_names, self.moves)
+
+    def work_of(self, session_ids: Sequence[int]) -> dict[int, StoredWork]:
+        """The work of each of these sessions with that of its subagents, as ``ask.work.of_sessions`` has it."""
+        below, found = self.ask(stored_work.below, session_ids), dict[int, StoredWork]()
+        for each in session_ids:
+            own = self._works.get(each, _NONE)
+            members = [self._works.get(n, _NONE).deeds for n in sorted([each, *below.get(each, ())])]
+            deeds = [deed for done in members for deed in done]
+            if len(members) > 1:
+                deeds.sort(key=lambda deed: deed.at or 0)
+            found[each] = own._replace(deeds=deeds)
+        return found
+
+
+class _PartRows:
+    """The rows of parts, with keys of their own. ``ids``: those of the sessions, by identity."""
+
+    def __init__(self, ids: Mapping[str, int]) -> None:
+        self.staged, self._ids = StagedRows(), ids
+        self._turn_ids, self._event_ids = count(1), count(1)
+        self._numbers = set[tuple[Any, Any]]()
+
+    def add(self, session_id: int, copies: Iterable[SessionPart]) -> Iterator[SessionPart]:
+        """Add the copies of a session, and yield each."""
+        uids = set[str]()
+        for n, each in enumerate(copies):
+            found = _unpacked(each.figures, _Figures)
+            if n == 0:
+                (session,) = _named(found, "sessions")
+                # Two machines may have given the same number.
+                key = session.get("owner"), session.get("number")
+                session["number"] = None if key in self._numbers else key[1]
+                self._numbers.add(key)
+                parent = self._ids.get(session.get("parent_identity") or "")
+                self.staged.add("sessions", id=session_id, parent_id=parent, **session)
+                for table in ("compactions", "session_branches"):
+                    for row in _named(found, table):
+                        self.staged.add(table, session_id=session_id, **row)
+            for turn in _named(found, "turns"):
+                if turn["uid"] not in uids:
+                    uids.add(turn["uid"])
+                    self._add_turn(session_id, turn, found.chars.get(turn["uid"]))
+            yield each
+
+    def _add_turn(self, session_id: int, turn: dict[str, Any], chars: int | None) -> None:
+        turn_id = next(self._turn_ids)
+        self.staged.add("turns", id=turn_id, session_id=session_id, **turn)
+        if chars is not None:
+            # Costs are estimated by how much the model wrote, which is counted from events.
+            self.staged.add(
+                "events", session_id=session_id, seq=next(self._event_ids), turn_id=turn_id, kind=AssistantText.kind,
+                data=_SILENT, char_len=chars,
+            )  # fmt: skip
+
+
+def _named(found: _Figures, table: str) -> Iterator[dict[str, Any]]:
+    """The rows of a table by column, without columns that only another version has."""
+    columns, rows = found.rows.get(table, ([], []))
+    known = [(n, name) for n, name in enumerate(columns) if name in _COLUMNS[table]]
+    return ({name: row[n] for n, name in known} for row in rows)
+
+
+def _joined(session_id: int, works: Sequence[_Work]) -> StoredWork:
+    """The work of a session, of which the first copy is the longest."""
+    turns = {turn.uid: turn for work in reversed(works) for turn in work.turns}
+    deeds, met = list[DoneDeed](), set[str | None]()
+    for work in works:
+        deeds += [replace(each, session_id=session_id) for each in work.deeds if each.turn_uid not in met]
+        met |= {None, *(turn.uid for turn in work.turns)}
+    in_order = sorted(turns.values(), key=lambda turn: turn.seq)
+    return StoredWork(in_order, deeds, works[0].refs, all(each.is_covered for each in works))
+
+
+def _unpacked(packed: bytes | None, of: type[P]) -> P:
+    return msgspec.json.decode(codec.unpack_text(packed or b""), type=of)
+
+
+_COLUMNS = {table: frozenset(session_rows.columns(table)) for table in session_rows.TABLES}
+_NONE = StoredWork([], [], [], True)
+_SILENT = event_to_json(AssistantText(text=""))

@@ -1,0 +1,151 @@
+"""A reader of what a team's server knows, with what this machine has beside it: each session once, each turn once.
+
+A session that is here and there is read here, if this machine has all turns that the server has of it.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from backstory.ask import session_rows
+from backstory.derive.naming import ProjectNames
+from backstory.ids import session_identity
+from backstory.store.tables import sessions
+from backstory.workspace.history.work import HandCommits
+from backstory.workspace.place import PRICES, Place
+from backstory.workspace.reader import Reader
+from backstory.workspace.stores.report_store import ReportStore, turns_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from backstory.ask.work import DoneDeed
+    from backstory.store import Store
+    from backstory.workspace.history.sessions import SessionFilter
+    from backstory.workspace.history.work import SessionWork
+    from backstory.workspace.stores.report_store import SessionPart
+
+
+class Whose(NamedTuple):
+    """The person whose session it is, and the id of the machine that sent it, '' where none did."""
+
+    person: str
+    machine: str
+
+
+class SessionSources(NamedTuple):
+    """The number of sessions that the server has, that only this machine has, and that the server has yet to derive."""
+
+    there: int
+    here: int
+    waiting: int
+
+
+class TeamReader(Reader):
+    """Answers of sums over turns, of lists and of work."""
+
+    def __init__(self, place: ReportPlace, parts: Sequence[SessionPart], own_name: str) -> None:
+        super().__init__(place)
+        self._team, self._own_name = place.team, own_name
+        self._parts = {session_identity(each.uid): each for each in sorted(parts, key=lambda each: each.events)}
+        self._waiting = sum(each.figures is None for each in self._parts.values())
+
+    def whose(self, uid: str) -> Whose:
+        """The person and the machine of a session."""
+        part = self._parts.get(session_identity(uid))
+        return Whose(self._own_name, "") if part is None else Whose(part.person, part.machine)
+
+    def sources(self, wanted: SessionFilter) -> SessionSources:
+        """Return where the sessions of a list are from."""
+        there = here = 0
+        stores = self._listing.stores(everywhere=wanted.everywhere)
+        for _, place in self._listing.each_place(stores, wanted):
+            is_there = session_identity(place.uid) in self._parts
+            there, here = there + is_there, here + (not is_there)
+        return SessionSources(there, here, self._waiting)
+
+    def commits_by_hand(self, until: int | None = None) -> HandCommits:
+        """The commits of what sessions of this machine edited; nobody here was in the folders of others."""
+        found = super().commits_by_hand(until)
+        return _CommitsHere(found, self._team)
+
+
+class ReportPlace(Place):
+    """A place with a store of what the server knows. ``is_alone``: nothing else is read."""
+
+    def __init__(self, place: Place, team: ReportStore, *, is_alone: bool) -> None:
+        super().__init__(
+            lambda: place.config, place.home, place.folder, store=place.named, now=place.now, environ=place.environ,
+            report=place.report,
+        )  # fmt: skip
+        self.team, self._is_alone = team, is_alone
+        team.prices_file, team.project_names = place.home / PRICES, self.project_names
+
+    @cached_property
+    def home_store(self) -> Store:
+        return self.team if self._is_alone else super().home_store
+
+    @cached_property
+    def stores(self) -> list[Store]:
+        """The stores of the place, with that of the server before that of the machine."""
+        if self._is_alone:
+            return [self.team]
+        found = [each for each in super().stores if each.exists]
+        at = next((n for n, each in enumerate(found) if each is self.home_store), len(found))
+        return [*found[:at], self.team, *found[at:]]
+
+    def project_names(self) -> ProjectNames:
+        """As a place has them, with those that only the server has."""
+        if self._project_names is None:
+            known, here = self.team.ask(sessions.project_names).known, super().project_names()
+            self._project_names = ProjectNames(known=known | here.known, upto=here.upto)
+        return self._project_names
+
+    @cached_property
+    def conflicts(self) -> set[str]:
+        """As a place has them; the server's sessions are in none."""
+        return set() if self._is_alone else super().conflicts
+
+
+class _CommitsHere(HandCommits):
+    """Commits of what sessions of this machine edited."""
+
+    def __init__(self, found: HandCommits, team: ReportStore) -> None:
+        self._found, self._team = found, team
+
+    def of(self, work: SessionWork, edits: Sequence[DoneDeed]) -> tuple[str, str | None] | None:
+        """As ``HandCommits`` has it; None for a session that only the server has."""
+        return None if self._team.has(work.session.uid) else self._found.of(work, edits)
+
+
+@contextmanager
+def made_of(
+    parts: Sequence[SessionPart], place: Place, path: Path, *, is_alone: bool = False, own_name: str = ""
+) -> Iterator[TeamReader]:
+    """Give a reader of these parts and of a place. Raises StoreDamaged.
+
+    ``path``: for a file that may go afterwards. ``is_alone``: of the parts alone. ``own_name``: of the person here.
+    """
+    with ReportStore(path) as team:
+        here = {} if is_alone else _turns_here(place, parts)
+        team.begin()
+        team.add(each for each in parts if not _is_here(each, here))
+        with ReportPlace(place, team, is_alone=is_alone) as both:
+            yield TeamReader(both, parts, own_name)
+
+
+def _turns_here(place: Place, parts: Sequence[SessionPart]) -> dict[str, set[str]]:
+    """The turns that this machine has of these sessions, by the session's identity."""
+    identities, found = sorted({session_identity(each.uid) for each in parts}), dict[str, set[str]]()
+    for store in place.stores:
+        for identity, uid in store.ask_or([], session_rows.turns_by_identity, identities):
+            found.setdefault(identity, set()).update(() if uid is None else (uid,))
+    return found
+
+
+def _is_here(part: SessionPart, here: Mapping[str, set[str]]) -> bool:
+    known = here.get(session_identity(part.uid))
+    return known is not None and turns_in(part) <= known
