@@ -35,11 +35,13 @@ class Streamed:
     """Watches a session. ``last``: the place of a stream before this one."""
 
     def __init__(self, visitor: Visitor, uid: str, last: str = "") -> None:
+        self._open(visitor.host, f"/s/{uid}/live", {"Cookie": visitor.cookie}, last)
+
+    def _open(self, host: str, path: str, headers: dict[str, str], last: str) -> None:
         self.events: list[Event] = []
         self.is_over = False
-        self._connection = http.client.HTTPConnection(visitor.host)
-        headers = {"Cookie": visitor.cookie} | ({"Last-Event-ID": last} if last else {})
-        self._connection.request("GET", f"/s/{uid}/live", headers=headers)
+        self._connection = http.client.HTTPConnection(host)
+        self._connection.request("GET", path, headers=headers | ({"Last-Event-ID": last} if last else {}))
         self._socket = self._connection.sock
         self.answer = self._connection.getresponse()
         assert self.answer.status == 200, self.answer.read()
@@ -92,3 +94,11 @@ class Streamed:
     def place(self) -> str:
         """The place of the last event that has one."""
         return next((each.place for each in reversed(list(self.events)) if each.place), "")
+
+
+class StreamedByTeam(Streamed):
+    """Watches a session of a team's server with a token."""
+
+    def __init__(self, address: str, token: str, uid: str, last: str = "") -> None:
+        host = address.removeprefix("http://")
+        self._open(host, f"/v1/sessions/{uid}/live", {"Authorization": f"Bearer {token}"}, last)

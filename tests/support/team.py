@@ -87,8 +87,8 @@ class Team:
     def served(self) -> Iterator[str]:
         """The address of this server, on a port of this machine, while this lasts."""
         # What belongs to the loop of one server is not for another one.
-        app = self._api().app()
-        config = uvicorn.Config(app, lifespan="off", ws="none", log_level="critical", access_log=False)
+        api = self._api()
+        config = uvicorn.Config(api.app(), lifespan="off", ws="none", log_level="critical", access_log=False)
         with listening(ServerPlace(host="127.0.0.1", port=0)) as sock:
             server = uvicorn.Server(config)
             thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
@@ -97,6 +97,7 @@ class Team:
                 until(lambda: server.started)
                 yield f"http://127.0.0.1:{sock.getsockname()[1]}"
             finally:
+                api.views.hub.end()
                 server.should_exit = True
                 thread.join()
 

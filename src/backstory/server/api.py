@@ -25,6 +25,8 @@ from backstory.server.bodies import Bodies, announced, body
 from backstory.server.deriving import Deriving
 from backstory.server.kept_sessions import BYTES_MAX, KeptSessions
 from backstory.server.limits import Limits
+from backstory.server.live_runs import LIVE_BYTES_MAX, LivePart, LiveRuns
+from backstory.server.live_view import LiveViews, OneLive, drawn
 from backstory.server.logins import Logins
 from backstory.server.offers import ShelfOffers
 from backstory.server.people import Caller, People, TeamRole
@@ -162,6 +164,7 @@ class Api:
         self.people, self._shelves, self._reading = People(database, now), Shelves(database, now), TeamReading(database)
         self._bodies, self._offered = Bodies(), ShelfOffers(database)
         self._removals, self._boards_sent = Removals(database, now), Boards(database, now)
+        self._live, self.views = LiveRuns(database, now), LiveViews(database, self.kept, drawn(), now)
 
     def app(self) -> Starlette:
         """The application."""
@@ -182,6 +185,7 @@ class Api:
             Route("/v1/people/{name}", self._closed("admin", self._set_role), methods=["PATCH"]),
             Route("/v1/people/{name}", self._closed("admin", self._put_out), methods=["DELETE"]),
             Route("/v1/sync", self._closed("sync", self._sync, FRAMES_BYTES_MAX), methods=["POST"]),
+            Route("/v1/live", self._closed("sync", self._put_live, LIVE_BYTES_MAX), methods=["POST"]),
             Route("/v1/state", self._closed("sync", self._state), methods=["POST"]),
             Route("/v1/changes", self._closed(WHOLE, self._changes), methods=["GET"]),
             Route("/v1/machines", self._closed(ANY, self._machines), methods=["GET"]),
@@ -198,6 +202,7 @@ class Api:
             Route("/v1/sessions/{uid}", self._closed("read", self._session), methods=["GET"]),
             Route("/v1/sessions/{uid}", self._closed("sync", self._remove), methods=["DELETE"]),
             Route("/v1/sessions/{uid}/entries", self._closed("read", self._entries), methods=["GET"]),
+            Route("/v1/sessions/{uid}/live", self._closed("read", self._view), methods=["GET"]),
             Route("/v1/sessions", self._closed(WHOLE, self._remove_all), methods=["DELETE"]),
             Route("/v1/session-parts", self._closed("read", self._session_parts), methods=["POST"]),
             Route("/v1/resolve", self._closed("read", self._resolve), methods=["GET"]),
@@ -281,6 +286,13 @@ class Api:
         for uid in {each.uid for each in found.confirmed if each.word == SyncWord.OK}:
             self.kept.erase(caller.tenant, caller.person, uid)
         return found
+
+    def _put_live(self, caller: Caller, asked: ServerRequest) -> Any:
+        number = self._live.put(caller, asked.machine(), asked.body(LivePart))
+        return {"next": number, "is_forgotten": number is None}
+
+    def _view(self, caller: Caller, asked: ServerRequest) -> Response:
+        return self.views.view(caller, asked.uid(), asked.asks(OneLive))
 
     def _state(self, caller: Caller, asked: ServerRequest) -> Any:
         wanted = asked.body(WantedState)

@@ -7,10 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+from msgspec import Struct
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from psycopg import Cursor
 
-OF_SESSION = {"frame": "session", "session": "uid", "turn": "session", "derivation": "session", "job": "session"}
+OF_SESSION = {
+    "frame": "session", "session": "uid", "turn": "session", "derivation": "session", "job": "session",
+    "live": "session", "live_run": "session",
+}  # fmt: skip
 """The tables with rows of a session as a machine has it, and their columns of its uid.
 
 What is derived goes behind the session: who derives holds its row, and writes nothing of one that is gone.
@@ -28,6 +36,16 @@ def erase_session(rows: Cursor[Any], tenant: int, person: int, uid: str) -> bool
         gone = rows.execute(f"delete from {table} where tenant = %s and person = %s and {column} = %s".encode(), of)
         is_gone |= gone.rowcount > 0
     return is_gone
+
+
+def erase_live(rows: Cursor[Any], place: tuple[int, int, str], turns: Mapping[str, Sequence[bytes]]) -> None:
+    """Erase what a machine told of runs while they went on, of which turns came: the lines of each session's."""
+    going = rows.execute(_GOING, (*place, [*turns])).fetchall()
+    uids = {uid: {msgspec.json.decode(each, type=_Uid).uid for each in turns[uid]} for uid, _ in going}
+    came = [(uid, run) for uid, run in going if run in uids[uid]]
+    for table in ("live", "live_run") if came else ():
+        of = [list(each) for each in zip(*came, strict=True)]
+        rows.execute(f"delete from {table} l using {_THESE}".encode(), (*of, *place))
 
 
 def erase_machine(rows: Cursor[Any], tenant: int, person: int, machine: str) -> int:
@@ -54,3 +72,14 @@ def erase_person(rows: Cursor[Any], tenant: int, person: int) -> int:
         gone = rows.execute(f"delete from {table} where tenant = %s and person = %s".encode(), of)
         count += gone.rowcount if table == "session" else 0
     return count
+
+
+class _Uid(Struct):
+    uid: str
+
+
+_GOING = "select session, run from live_run where tenant = %s and person = %s and machine = %s and session = any(%s)"
+_THESE = """
+unnest(%s::text[], %s::text[]) o(session, run)
+where l.tenant = %s and l.person = %s and l.machine = %s and l.session = o.session and l.run = o.run
+"""

@@ -78,12 +78,25 @@ def serve(
             timeout_graceful_shutdown=ENDS_IN_S, proxy_headers=place.is_behind_proxy,
             ssl_certfile=place.certificate, ssl_keyfile=place.key,
         )  # fmt: skip
-        server = uvicorn.Server(config)
+        server = _Server(config, api)
         bound = ServerPlace(host=place.host, port=sock.getsockname()[1], certificate=place.certificate)
         ends.enter_context(ended_by_signals(server))
         code = api.people.first_code(organisation)
         tell(ServedTeam(address=bound.address, code=code, is_own=database_url is None))
         server.run(sockets=[sock])
+
+
+class _Server(uvicorn.Server):
+    """Tells those who follow a session when it ends: what is sent without an end would keep it."""
+
+    def __init__(self, config: uvicorn.Config, api: Api) -> None:
+        super().__init__(config)
+        self._api = api
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End what is sent without an end, and then as always."""
+        self._api.views.hub.end()
+        await super().shutdown(sockets)
 
 
 def check(place: ServerPlace) -> None:

@@ -27,7 +27,7 @@ from backstory.lazy import lazy_regex
 from backstory.server import jobs
 from backstory.server.audit import note
 from backstory.server.database import one
-from backstory.server.erasing import erase_history, erase_machine, erase_session
+from backstory.server.erasing import erase_history, erase_live, erase_machine, erase_session
 from backstory.server.jobs import ShelfPlace
 from backstory.server.refusals import Refused
 from backstory.sync.sent_history import of_frames
@@ -154,6 +154,7 @@ class Shelves:
             # One is unpacked at a time: a short request may unpack to much.
             confirmed = [storing.take(data, damage or _read(data)) for data, damage in parts]
             storing.end()
+            erase_live(rows, (caller.tenant, caller.person, machine), storing.turns)
             for uid, before in storing.shown.items():
                 jobs.queue(rows, ShelfPlace(caller.tenant, caller.person, uid, machine), self._now(), before)
         return SyncAnswer(generation=generation, confirmed=confirmed)
@@ -257,6 +258,7 @@ class _Storing:
         self.shown: dict[str, int] = {}
         """The sessions of which more is seen than before; with their events, if anything was seen."""
         self._waiting: list[tuple[Any, ...]] = []
+        self.turns: dict[str, list[bytes]] = {}
 
     def look_at(self, uids: Iterable[str]) -> None:
         """Ask what is there of sessions, all at once: it is known of them from then on."""
@@ -344,6 +346,7 @@ class _Storing:
         shelf.number, shelf.events = shelf.number + 1, shelf.events + head.events
         lines = [(kind, text) for text in frame.lines if (kind := line_kind(text)) in _FACTS]
         self._check_scope(head, shelf, lines)
+        self.turns.setdefault(head.session, []).extend(text for kind, text in lines if kind == _TURN)
         is_end = any(kind == _END for kind, _ in lines)
         text, _, payload = data.partition(b"\n")
         self._waiting.append(

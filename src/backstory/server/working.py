@@ -19,6 +19,7 @@ import msgspec
 from backstory.errors import DatabaseUnusable
 from backstory.server.database import TeamDatabase
 from backstory.server.deriving import Deriving
+from backstory.server.live_runs import LiveRuns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,13 +72,14 @@ def serve() -> None:
     threading.Thread(target=_end_with_server, daemon=True).start()
     os.nice(NICE)
     with TeamDatabase(address) as database:
-        deriving, has_begun = Deriving(database, Path(folder)), False
+        deriving, live, has_begun = Deriving(database, Path(folder)), LiveRuns(database), False
         while True:
             with suppress(DatabaseUnusable):
                 if not has_begun:
                     deriving.begin()
                     has_begun = True
                 deriving.work()
+                live.erase_old()
             time.sleep(ASKED_EVERY_S)
 
 

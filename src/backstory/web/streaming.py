@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.concurrency import run_in_threadpool
@@ -11,15 +12,15 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
 from backstory.errors import BackstoryError
-from backstory.web.live import StreamPlace
+from backstory.web.live import StreamPlace, message
 from backstory.web.markup import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from starlette.types import Receive, Scope, Send
 
-    from backstory.web.live import Channel, Hub
+    from backstory.web.live import Channel, Hub, Wake
     from backstory.workspace.workspace import Workspace
 
 PING_S = 15.0
@@ -43,6 +44,27 @@ class Stream:
         except BackstoryError as refused:
             await PlainTextResponse(plain(str(refused)), 404)(scope, receive, send)
             return
+        viewer = StreamViewer(partial(self._hub.join, uid), partial(self._hub.leave, uid))
+        await viewer(scope, receive, send)
+
+    def _resolved(self, uid: str) -> str:
+        with self._open_workspace() as workspace:
+            return workspace.resolve(uid).session.uid
+
+
+class StreamViewer:
+    """One who looks at a session: sent its events until either ends. ``join`` and ``leave``: as a hub's for a key."""
+
+    def __init__(
+        self, join: Callable[[Wake], Channel | None], leave: Callable[[Wake], None],
+        headers: Sequence[tuple[bytes, bytes]] = (),
+    ) -> None:  # fmt: skip
+        self._join, self._leave, self._headers = join, leave, headers
+        self.put_out = ""
+        """The sentence for one who may not look any more: it is sent, and nothing behind it."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events."""
         loop, more = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
@@ -50,7 +72,7 @@ class Stream:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(more.set)
 
-        channel = self._hub.join(uid, wake)
+        request, channel = Request(scope, receive), self._join(wake)
         if channel is None:
             await PlainTextResponse(TOO_MANY, 503)(scope, receive, send)
             return
@@ -59,37 +81,35 @@ class Stream:
         try:
             await send({
                 "type": "http.response.start", "status": 200,
-                "headers": [(b"content-type", b"text/event-stream; charset=utf-8")],
+                "headers": [(b"content-type", b"text/event-stream; charset=utf-8"), *self._headers],
             })  # fmt: skip
-            await _send_all(channel, place, more, gone, send)
+            await self._send_all(channel, place, more, gone, send)
         finally:
             gone.cancel()
-            self._hub.leave(uid, wake)
+            self._leave(wake)
 
-    def _resolved(self, uid: str) -> str:
-        with self._open_workspace() as workspace:
-            return workspace.resolve(uid).session.uid
-
-
-async def _send_all(
-    channel: Channel, place: StreamPlace, more: asyncio.Event, gone: asyncio.Future[None], send: Send
-) -> None:
-    """Send what there is, and what comes. Who reads slowly is sent more when it has read that."""
-    is_over, data = False, b": here\n\n"
-    more.set()
-    while not gone.done():
-        if data:
-            await send({"type": "http.response.body", "body": data, "more_body": not is_over})
-        if is_over:
-            return
-        waiting = asyncio.ensure_future(more.wait())
-        either: set[asyncio.Future[Any]] = {waiting, gone}
-        await asyncio.wait(either, timeout=PING_S, return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-        is_woken = more.is_set()
-        more.clear()
-        data, place, is_over = channel.since(place)
-        data = data or (b"" if is_woken else b": still here\n\n")
+    async def _send_all(
+        self, channel: Channel, place: StreamPlace, more: asyncio.Event, gone: asyncio.Future[None], send: Send
+    ) -> None:
+        """Send what there is, and what comes. Who reads slowly is sent more when it has read that."""
+        is_over, data = False, b": here\n\n"
+        more.set()
+        while not gone.done():
+            if data:
+                await send({"type": "http.response.body", "body": data, "more_body": not is_over})
+            if is_over:
+                return
+            waiting = asyncio.ensure_future(more.wait())
+            either: set[asyncio.Future[Any]] = {waiting, gone}
+            await asyncio.wait(either, timeout=PING_S, return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+            is_woken = more.is_set()
+            more.clear()
+            if self.put_out:
+                data, is_over = message("ended", {"text": plain(self.put_out)}), True
+                continue
+            data, place, is_over = channel.since(place)
+            data = data or (b"" if is_woken else b": still here\n\n")
 
 
 async def _gone(receive: Receive) -> None:

@@ -133,10 +133,10 @@
       },
       trouble({ text }) { say(text); },
       async begun() { await renew(); },
-      ended() {
+      ended({ text }) {
         isOver = true;
         close();
-        say("The pages were ended. To see more, run again: backstory web");
+        say(text || "The pages were ended. To see more, run again: backstory web");
       },
     };
 
