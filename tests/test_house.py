@@ -116,7 +116,7 @@ ROOMS = {
         "plan, the words, ssh, files that are sealed; hashes of what was sent; telling records",
     ),
     "server": Budget(
-        5_020,
+        5_025,
         28,
         "a team's server: its PostgreSQL, who comes in, walls between organisations, answers, what is read there",
     ),

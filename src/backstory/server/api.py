@@ -185,7 +185,6 @@ class Api:
             Route("/v1/people/{name}", self._closed("admin", self._set_role), methods=["PATCH"]),
             Route("/v1/people/{name}", self._closed("admin", self._put_out), methods=["DELETE"]),
             Route("/v1/sync", self._closed("sync", self._sync, FRAMES_BYTES_MAX), methods=["POST"]),
-            Route("/v1/live", self._closed("sync", self._put_live, LIVE_BYTES_MAX), methods=["POST"]),
             Route("/v1/state", self._closed("sync", self._state), methods=["POST"]),
             Route("/v1/changes", self._closed(WHOLE, self._changes), methods=["GET"]),
             Route("/v1/machines", self._closed(ANY, self._machines), methods=["GET"]),
@@ -202,7 +201,6 @@ class Api:
             Route("/v1/sessions/{uid}", self._closed("read", self._session), methods=["GET"]),
             Route("/v1/sessions/{uid}", self._closed("sync", self._remove), methods=["DELETE"]),
             Route("/v1/sessions/{uid}/entries", self._closed("read", self._entries), methods=["GET"]),
-            Route("/v1/sessions/{uid}/live", self._closed("read", self._view), methods=["GET"]),
             Route("/v1/sessions", self._closed(WHOLE, self._remove_all), methods=["DELETE"]),
             Route("/v1/session-parts", self._closed("read", self._session_parts), methods=["POST"]),
             Route("/v1/resolve", self._closed("read", self._resolve), methods=["GET"]),
@@ -211,7 +209,13 @@ class Api:
             Route("/v1/analytics/backfill", self._closed("sync", self._backfill), methods=["POST"]),
             Route("/v1/invites", self._closed("admin", self._invite), methods=["POST"]),
         ]
-        return Starlette(routes=routes)
+        return Starlette(routes=routes + self._while_it_runs())
+
+    def _while_it_runs(self) -> list[Route]:
+        return [
+            Route("/v1/live", self._closed("sync", self._put_live, LIVE_BYTES_MAX), methods=["POST"]),
+            Route("/v1/sessions/{uid}/live", self._closed("read", self._view), methods=["GET"]),
+        ]
 
     # who comes in -----------------------------------------------------------------------------------------------------
 
