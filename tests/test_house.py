@@ -121,11 +121,12 @@ ROOMS = {
         "a team's server: its PostgreSQL, who comes in, walls between organisations, answers, what is read there",
     ),
     "web": Budget(
-        3_760,
-        28,
+        4_000,
+        30,
         "pages: who may see them, how they are served, a module for each kind; edits, and code in its colours; "
         "one in a file; charts, and what is behind a number; two sides compared; answers that are kept; "
-        "sessions that are followed; prompts that are sent; templates compiled once; maps, images in files",
+        "sessions that are followed; prompts that are sent; templates compiled once; maps, images in files; "
+        "the source that they are drawn from",
     ),
 }
 """A move between rooms changes both rows in one commit; any other rise changes the reason."""

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from backstory.web import kept as kept_answers
-from backstory.web import site
+from backstory.web import pages as drawn_pages
 from backstory.web.kept import SETTLED_NS, KeptAnswers
 from backstory.workspace.history.blocks import content_of
 from tests.support.pages import served
@@ -88,7 +88,7 @@ def test_a_session_that_did_not_change_is_outlined_once(
         outlined.append(located.session.uid)
         return content_of(reader, located)
 
-    monkeypatch.setattr(site, "content_of", outline)
+    monkeypatch.setattr(drawn_pages, "content_of", outline)
     monkeypatch.setattr(kept_answers, "SETTLED_NS", 0)
     uid = json.loads(month("list", "--all", "--json", "--limit", "1").out)["sessions"][0]["uid"]
     answers = [pages.get(f"/s/{uid}") for _ in range(3)]

@@ -36,13 +36,20 @@ class PlaceLinks(Protocol):
 
 
 class PageLinks:
-    """Links between pages that are served. ``acts``: one leads to the field for a new session."""
+    """Links between pages that are served. ``acts``: one leads to the field for a new session.
+
+    ``of_team``: they are a server's, to which one logs in; the others: whether it has these pages.
+    """
 
     is_file = False
     layout = "base.html"
 
-    def __init__(self, *, acts: bool) -> None:
-        self.acts = acts
+    def __init__(
+        self, *, acts: bool, of_team: bool = False, searches: bool = True, reports: bool = True, compares: bool = True,
+        lives: bool = True,
+    ) -> None:  # fmt: skip
+        self.acts, self.of_team, self.searches, self.reports = acts, of_team, searches, reports
+        self.compares, self.lives = compares, lives
 
     def session(self, uid: str) -> str:
         return f"/s/{uid}"

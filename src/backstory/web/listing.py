@@ -16,7 +16,7 @@ from backstory.workspace import questions
 from backstory.workspace.history.sessions import Page, SessionFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
 
@@ -38,9 +38,13 @@ class FormField(NamedTuple):
 
 
 class SessionRow(Struct, frozen=True, kw_only=True):
-    """A session in the list. ``mark`` and ``state``: how its last turn ended, as a sign and in a word."""
+    """A session in the list. ``mark`` and ``state``: how its last turn ended, as a sign and in a word.
+
+    ``where``: its address; ``person``: whose it is, '' where all are of one.
+    """
 
     uid: str
+    where: str
     heading: str
     mark: str
     state: str
@@ -52,6 +56,7 @@ class SessionRow(Struct, frozen=True, kw_only=True):
     lasted: str
     cost: str
     label: str
+    person: str = ""
 
 
 class List(Struct, frozen=True, kw_only=True):
@@ -70,10 +75,10 @@ def form(typed: Mapping[str, str], *, of_events: bool = False) -> list[FormField
     ]
 
 
-def chips(typed: Mapping[str, str], path: str) -> list[tuple[str, str]]:
-    """The fields that were filled, and the address of the page without each."""
+def chips(typed: Mapping[str, str], path: str, form: Sequence[FormField]) -> list[tuple[str, str]]:
+    """The fields of a form that were filled, and the address of the page without each."""
     asked = {name: value for name, value in typed.items() if value and name != AFTER}
-    known = {each.name for each in questions.fields(of_events=True)}
+    known = {each.name for each in form}
     return [
         (f"{name}: {plain(value)}", address(path, {each: text for each, text in asked.items() if each != name}))
         for name, value in asked.items()
@@ -116,6 +121,7 @@ def row(session: ListedSession, now: int) -> SessionRow:
     state = RUNNING if session.is_running else session.outcome or ""
     return SessionRow(
         uid=session.uid,
+        where=f"/s/{session.uid}",
         heading=plain(f"{session.origin_mark}{session.heading}") or NO_PROMPT,
         mark=OUTCOMES.get(state, ("", ""))[0],
         state=state,

@@ -145,6 +145,7 @@ def read(
     asked = {each: text for each, text in typed.items() if text}
     of_filter, ways = {each.name for each in questions.fields()} - {"since", "until"}, _Ways(here, asked)
     has_bars = tab.name == "Costs" and any(each.chart for each in report.sections)
+    form = listing.form(typed)
     return ReportPage(
         report=report, wanted=wanted, asked={each: text for each, text in asked.items() if each in of_filter},
         tabs=[PageLink(each.name, address(f"/reports/{slug(each.name)}", asked), each is tab) for each in ON_PAGES],
@@ -157,7 +158,7 @@ def read(
             ways.to(each.words, MEASURE, key, is_here=key == page.measure)
             for key, each in charts.MEASURES.items() if has_bars
         ],
-        form=listing.form(typed), chips=listing.chips(typed, here),
+        form=form, chips=listing.chips(typed, here, form),
         kept=[(each, asked[each]) for each in (PERIOD, STACK, MEASURE) if each in asked], here=here,
     )  # fmt: skip
 

@@ -20,6 +20,7 @@ from backstory.web import listing, reading
 from backstory.web.drawing import environment
 from backstory.web.markup import plain
 from backstory.web.minimap import map_of
+from backstory.web.source import related
 from backstory.workspace.history.blocks import content_of
 from backstory.workspace.history.images import image_of
 
@@ -72,13 +73,14 @@ def _page(
 ) -> Iterator[str]:
     content = content_of(reader, located)
     listed = content.transcript.session
+    parent, children = related(content)
     template = environment(links).get_template("session.html")
     return template.generate(
-        row=listing.row(listed, now), session=listed, folder=plain(listed.said_folder), place="", uid=listed.uid,
+        row=listing.row(listed, now), folder=plain(listed.said_folder), place="", uid=listed.uid,
+        session_uid=listed.uid, parent=parent, children=children, copies=(), is_whole=True,
         blocks=[FileBlock(reader, content, n, now, see) for n in range(len(content.blocks))],
         outline=reading.outline(content), prompts_left_out=reading.prompts_left_out(content), drawn=map_of(content),
         has_branches=False,
-        children=[(each.uid, plain(each.shown_title or each.uid)) for each in content.transcript.children],
     )  # fmt: skip
 
 
