@@ -51,7 +51,7 @@ ROOMS = {
         "that faces show beside each other; amounts of charts, and the SQL of every number",
     ),
     "cli": Budget(
-        20_630,
+        20_640,
         131,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
@@ -116,12 +116,13 @@ ROOMS = {
         "plan, the words, ssh, files that are sealed; hashes of what was sent; telling records",
     ),
     "server": Budget(
-        5_025,
-        28,
-        "a team's server: its PostgreSQL, who comes in, walls between organisations, answers, what is read there",
+        5_605,
+        30,
+        "a team's server: its PostgreSQL, who comes in, walls between organisations, answers, what is read there; "
+        "its pages, and browsers that come in to them",
     ),
     "web": Budget(
-        4_000,
+        4_005,
         30,
         "pages: who may see them, how they are served, a module for each kind; edits, and code in its colours; "
         "one in a file; charts, and what is behind a number; two sides compared; answers that are kept; "

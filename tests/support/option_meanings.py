@@ -49,6 +49,7 @@ MEANINGS = {
     "--since": ("Only what is from this time on.", "list, doctor formats"),
     "--session": ("The session that is meant.", ", show, search, export"),
     "--sort": ("The order.", "list, search"),
+    "--steer": ("Say something to what runs, or let it be said.", ", login"),
     "--to": ("The file or folder to write.", "restore, export"),
     "--trust": ("Trust a store that came from elsewhere.", ", run, import, merge"),
     "--undo": ("Take back what this command did.", "resume, compact, export, project move"),

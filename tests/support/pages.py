@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 
 
 class Answer(Struct, frozen=True):
-    """An answer: its status, its headers in small letters, its text and its bytes."""
+    """An answer: its status, its headers in small letters, its text and its bytes, and each cookie that it gives."""
 
     status: int
     headers: dict[str, str]
     text: str
     body: bytes = b""
+    cookies: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
@@ -95,7 +96,8 @@ class Visitor:
             answer = connection.getresponse()
             names = {name.lower(): value for name, value in answer.getheaders()}
             body = answer.read()
-            return Answer(answer.status, names, body.decode(errors="replace"), body)
+            cookies = tuple(answer.headers.get_all("set-cookie") or ())
+            return Answer(answer.status, names, body.decode(errors="replace"), body, cookies)
         finally:
             connection.close()
 

@@ -23,12 +23,14 @@ from backstory.server import shelves
 from backstory.server.boards import BOARD_BYTES_MAX, Boards
 from backstory.server.bodies import Bodies, announced, body
 from backstory.server.deriving import Deriving
+from backstory.server.door import BrowserNames
 from backstory.server.kept_sessions import BYTES_MAX, KeptSessions
 from backstory.server.limits import Limits
 from backstory.server.live_runs import LIVE_BYTES_MAX, LivePart, LiveRuns
 from backstory.server.live_view import LiveViews, OneLive, drawn
 from backstory.server.logins import Logins
 from backstory.server.offers import ShelfOffers
+from backstory.server.pages import TeamAnswers, TeamPages
 from backstory.server.people import Caller, People, TeamRole
 from backstory.server.reading import TeamFilter, TeamList, TeamReading
 from backstory.server.refusals import Refused
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from starlette.requests import Request
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from backstory.server.database import TeamDatabase
 
@@ -90,9 +93,10 @@ class ComeIn(Struct, frozen=True):
 
 
 class Approve(Struct, frozen=True, forbid_unknown_fields=True):
-    """Lets a machine in."""
+    """Lets a machine in, or a browser; ``steer``: which may steer."""
 
     code: str
+    steer: bool = False
 
 
 class NewInvite(Struct, frozen=True, forbid_unknown_fields=True):
@@ -153,7 +157,7 @@ class Api:
 
     def __init__(
         self, database: TeamDatabase, folder: Path, now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        limits: Limits | None = None, kept_bytes: int = BYTES_MAX,
+        limits: Limits | None = None, kept_bytes: int = BYTES_MAX, names: BrowserNames | None = None,
     ) -> None:  # fmt: skip
         self._database, self._limits = database, limits or Limits()
         self.deriving, self.kept = (
@@ -165,10 +169,22 @@ class Api:
         self._bodies, self._offered = Bodies(), ShelfOffers(database)
         self._removals, self._boards_sent = Removals(database, now), Boards(database, now)
         self._live, self.views = LiveRuns(database, now), LiveViews(database, self.kept, drawn(), now)
+        pages = TeamAnswers(self.people, self._reading, self._answers, now, folder)
+        self._pages = TeamPages(pages, self._limits, names or BrowserNames(is_encrypted=False))
 
-    def app(self) -> Starlette:
-        """The application."""
-        routes = [
+    def app(self) -> ASGIApp:
+        """The application: the answers, and at every other address the pages."""
+        routes = [*self._routes_of_people(), *self._routes_of_history(), *self._while_it_runs()]
+        answers, pages, named = Starlette(routes=routes), self._pages.app(), {each.path for each in routes}
+
+        async def answered(scope: Scope, receive: Receive, send: Send) -> None:
+            is_page = scope["type"] == "http" and scope["path"] not in named and not scope["path"].startswith("/v1/")
+            await (pages if is_page else answers)(scope, receive, send)
+
+        return answered
+
+    def _routes_of_people(self) -> list[Route]:
+        return [
             Route("/v1/health", self._open(self._health), methods=["GET"]),
             Route("/v1/ready", self._open(self._ready), methods=["GET"]),
             Route("/v1/join", self._open(self._join), methods=["POST"]),
@@ -184,6 +200,11 @@ class Api:
             Route("/v1/people", self._closed("read", self._people), methods=["GET"]),
             Route("/v1/people/{name}", self._closed("admin", self._set_role), methods=["PATCH"]),
             Route("/v1/people/{name}", self._closed("admin", self._put_out), methods=["DELETE"]),
+            Route("/v1/invites", self._closed("admin", self._invite), methods=["POST"]),
+        ]
+
+    def _routes_of_history(self) -> list[Route]:
+        return [
             Route("/v1/sync", self._closed("sync", self._sync, FRAMES_BYTES_MAX), methods=["POST"]),
             Route("/v1/state", self._closed("sync", self._state), methods=["POST"]),
             Route("/v1/changes", self._closed(WHOLE, self._changes), methods=["GET"]),
@@ -207,9 +228,7 @@ class Api:
             Route("/v1/change-token", self._closed("read", self._change_token), methods=["GET"]),
             Route("/v1/repositories", self._closed("read", self._repositories), methods=["GET"]),
             Route("/v1/analytics/backfill", self._closed("sync", self._backfill), methods=["POST"]),
-            Route("/v1/invites", self._closed("admin", self._invite), methods=["POST"]),
         ]
-        return Starlette(routes=routes + self._while_it_runs())
 
     def _while_it_runs(self) -> list[Route]:
         return [
@@ -240,7 +259,8 @@ class Api:
         return {"waiting": True} if found is None else found
 
     def _approve(self, caller: Caller, asked: ServerRequest) -> Any:
-        return {"machine": self.people.approve(caller, asked.body(Approve).code)}
+        meant = asked.body(Approve)
+        return {"machine": self.people.approve(caller, meant.code, steers=meant.steer)}
 
     def _logout(self, caller: Caller, asked: ServerRequest) -> Any:
         self.people.leave_machine(caller)

@@ -34,6 +34,7 @@ BUILT_AT_ONCE = 2
 WHOLE_EVENTS = 2_000
 """A session with more events is given by its last ones first: to make the whole takes longer than a person waits."""
 LAST_EVENTS = 500
+LAST = ".last"
 A = TypeVar("A")
 
 
@@ -64,7 +65,7 @@ class KeptSessions:
         """
         path, whole = self._path(session), True
         if last is not None and last <= LAST_EVENTS and session.events > WHOLE_EVENTS and not path.exists():
-            path, whole = path.with_suffix(".last"), False
+            path, whole = path.with_suffix(LAST), False
         try:
             return self._asked(session, path, question, whole=whole), whole
         except BackstoryError:
@@ -149,6 +150,11 @@ class KeptSessions:
 
     def _ms(self) -> int:
         return int(self._now().timestamp() * 1_000)
+
+
+def is_whole(located: LocatedSession) -> bool:
+    """Return True if the store of a session has all of it, and not its last events alone."""
+    return located.store.path.suffix != LAST
 
 
 def _hashed(text: str) -> str:

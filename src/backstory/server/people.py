@@ -19,13 +19,13 @@ from backstory.server.erasing import erase_person
 from backstory.server.refusals import Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from psycopg import Cursor
 
     from backstory.server.database import TeamDatabase
 
-INVITE_DAYS, TOKEN_DAYS, LOGIN_S = 7, 365, 600
+INVITE_DAYS, TOKEN_DAYS, BROWSER_DAYS, LOGIN_S = 7, 365, 30, 600
 NAME_CHARS_MAX = 60
 WAITING = 0
 """The tenant of machines that wait to be let in."""
@@ -41,6 +41,8 @@ class TeamRole(StrEnum):
 
 SCOPES = {TeamRole.READER: ["read", "search"], TeamRole.MEMBER: ["read", "search", "sync"],
           TeamRole.ADMIN: ["read", "search", "sync", "admin"]}  # fmt: skip
+BROWSER, STEER = ("read", "search"), "steer"
+"""The rights of a browser, and the one that nobody has who was not given it by name."""
 
 
 class Caller(Struct, frozen=True, kw_only=True):
@@ -156,36 +158,42 @@ class People:
             self._note(rows, invite.tenant, person, "join", row[0])
             return self._let_in(rows, self._token(invite.tenant, secret), person, machine)
 
-    def wait(self, machine: str) -> WaitingMachine:
-        """Note a machine that wants to be let in by a person who is in already."""
+    def wait(self, machine: str, scopes: Sequence[str] | None = None) -> WaitingMachine:
+        """Note a machine that wants to be let in by a person who is in already. ``scopes``: those of a browser."""
         login, code = codes.new_secret(), codes.new_typed_code()
         with self._database.of(WAITING) as rows:
             rows.execute("delete from login where tenant = %s and expires <= %s", (WAITING, self._now()))
             rows.execute(
-                "insert into login (tenant, hash, code, machine, expires) values (%s, %s, %s, %s, %s)",
+                "insert into login (tenant, hash, code, machine, scopes, expires) values (%s, %s, %s, %s, %s, %s)",
                 (
                     WAITING,
                     codes.hashed(login),
                     code,
                     _seen(machine),
+                    scopes and [*scopes],
                     self._now() + timedelta(seconds=LOGIN_S),
                 ),
             )
         return WaitingMachine(login=login, code=code, expires_in=LOGIN_S)
 
-    def approve(self, caller: Caller, code: str) -> str:
-        """Let a machine that waits in as the caller; return what it calls itself. Raises Refused."""
+    def approve(self, caller: Caller, code: str, *, steers: bool = False) -> str:
+        """Let a machine that waits in as the caller; return what it calls itself. Raises Refused.
+
+        ``steers``: it is a browser, which may steer.
+        """
         with self._database.of(WAITING) as rows:
-            of = (caller.tenant, caller.person)
+            of, given = (caller.tenant, caller.person), [*BROWSER, STEER] if steers else [*BROWSER]
             row = rows.execute(
-                "update login set for_tenant = %s, for_person = %s where tenant = %s and code = %s and expires > %s"
-                " and (for_person is null or (for_tenant, for_person) = (%s, %s)) returning machine",
-                (*of, WAITING, codes.typed_code(code), self._now(), *of),
+                "update login set for_tenant = %s, for_person = %s,"
+                " scopes = case when scopes is null then null else %s::text[] end"
+                " where tenant = %s and code = %s and expires > %s and (scopes is not null or not %s)"
+                " and (for_person is null or (for_tenant, for_person) = (%s, %s)) returning machine, scopes is null",
+                (*of, given, WAITING, codes.typed_code(code), self._now(), steers, *of),
             ).fetchone()
         if row is None:
-            raise Refused(404, "code_unknown", "No machine waits with this code.")
+            raise Refused(404, "code_unknown", f"No {'browser' if steers else 'machine'} waits with this code.")
         with self._database.of(caller.tenant) as rows:
-            self._note(rows, caller.tenant, caller.person, "approve", "machine")
+            self._note(rows, caller.tenant, caller.person, "approve", "machine" if row[1] else " ".join(given))
         return str(row[0])
 
     def come_in(self, login: str, secret: str = "") -> LetIn | None:
@@ -193,12 +201,12 @@ class People:
         with self._database.of(WAITING) as rows:
             of = (WAITING, codes.hashed(login))
             row = rows.execute(
-                "select for_tenant, for_person, machine, token from login"
+                "select for_tenant, for_person, machine, token, scopes from login"
                 " where tenant = %s and hash = %s and expires > %s for update", (*of, self._now()),
             ).fetchone()  # fmt: skip
             if row is None:
                 raise Refused(401, "login_unknown", "This login is over. Begin it again.")
-            tenant, person, machine, before = row
+            tenant, person, machine, before, scopes = row
             if person is None:
                 return None
             token = self._token(tenant, secret)
@@ -207,7 +215,7 @@ class People:
             # From here on it is for this token alone, also if this is cut before the token is made.
             rows.execute("update login set token = %s where tenant = %s and hash = %s", (token.id, *of))
         with self._database.of(tenant) as rows:
-            return self._let_in(rows, token, person, machine)
+            return self._let_in(rows, token, person, machine, scopes)
 
     def caller(self, token: str) -> Caller:
         """Return who asks with a token. Raises Refused, the same for whatever is wrong."""
@@ -230,7 +238,7 @@ class People:
         role = TeamRole(row[7])
         return Caller(
             tenant=found.tenant, person=row[5], name=row[6], role=role, token=found.id,
-            scopes=frozenset(row[2]) & frozenset(SCOPES[role]), repositories=repositories,
+            scopes=frozenset(row[2]) & frozenset((*SCOPES[role], STEER)), repositories=repositories,
             is_whole=row[2] == SCOPES[TeamRole.ADMIN] and repositories is None,
         )  # fmt: skip
 
@@ -328,14 +336,17 @@ class People:
             raise Refused(400, "request_wrong", "This is no secret of a machine.")
         return token
 
-    def _let_in(self, rows: Cursor[Any], token: codes.LoginToken, person: int, machine: str) -> LetIn:
-        """Make a token, or find it made by a request that came twice."""
+    def _let_in(
+        self, rows: Cursor[Any], token: codes.LoginToken, person: int, machine: str, scopes: list[str] | None = None
+    ) -> LetIn:
+        """Make a token, or find it made by a request that came twice. ``scopes``: of a browser."""
         tenant, now = token.tenant, self._now()
+        ends = now + timedelta(days=TOKEN_DAYS if scopes is None else BROWSER_DAYS)
         made = rows.execute(
             "insert into token (tenant, id, person, hash, name, scopes, created, expires)"
             " values (%s, %s, %s, %s, %s, %s, %s, %s) on conflict do nothing",
-            (tenant, token.id, person, codes.hashed(token.secret), _seen(machine), SCOPES[TeamRole.ADMIN],
-             now, now + timedelta(days=TOKEN_DAYS)),
+            (tenant, token.id, person, codes.hashed(token.secret), _seen(machine), scopes or SCOPES[TeamRole.ADMIN],
+             now, ends),
         )  # fmt: skip
         if made.rowcount == 0:
             if (again := self._again(rows, tenant, person, token.secret)) is None:

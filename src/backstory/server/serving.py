@@ -13,6 +13,7 @@ from msgspec import Struct
 from backstory.errors import ListeningRefused, PortTaken
 from backstory.server.api import DERIVING, Api
 from backstory.server.database import make_own, prepared
+from backstory.server.door import BrowserNames
 from backstory.server.postgres import own_database
 from backstory.server.working import working
 from backstory.web.serving import ended_by_signals
@@ -49,6 +50,11 @@ class ServerPlace(Struct, frozen=True, kw_only=True):
     is_behind_proxy: bool = False
 
     @property
+    def is_encrypted(self) -> bool:
+        """True if what comes from other machines is encrypted on its way."""
+        return self.certificate is not None or self.is_behind_proxy
+
+    @property
     def address(self) -> str:
         """The address that a client is given."""
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -71,7 +77,7 @@ def serve(
         database = ends.enter_context(opened(folder, database_url))
         sessions = folder / SESSIONS
         ends.enter_context(working(database.address, sessions / DERIVING))
-        api = Api(database, sessions, kept_bytes=kept_bytes)
+        api = Api(database, sessions, kept_bytes=kept_bytes, names=BrowserNames(place.is_encrypted))
         api.kept.begin()
         config = uvicorn.Config(
             api.app(), lifespan="off", ws="none", log_level="critical", access_log=False, server_header=False,
@@ -101,7 +107,7 @@ class _Server(uvicorn.Server):
 
 def check(place: ServerPlace) -> None:
     """Refuse to be reached from other machines without encryption. Raises ListeningRefused."""
-    if place.certificate is None and not place.is_behind_proxy and not _is_this_machine(place.host):
+    if not place.is_encrypted and not _is_this_machine(place.host):
         raise ListeningRefused(place.host)
 
 

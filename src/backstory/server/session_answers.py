@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from backstory.workspace.workspace import Workspace
 
 ENTRIES_MAX = 500
+A = TypeVar("A")
 
 
 class OneSession(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -62,13 +63,11 @@ class SessionAnswers:
             session = sessions.as_json(transcript.session)
             return {"session": session, "turns": turns, "compactions": transcript.summaries}
 
-        answer, is_whole = self._asked(found, said, 0)
-        with self._database.of(caller.tenant) as rows:
-            (of_list,) = listed_sessions(rows, caller, [(found.place.person, uid, found.place.machine)]) or [{}]
-            children = rows.execute(
-                _CHILDREN, (caller.among, caller.among, *found.place[:2], uid[10:], found.place.machine)
-            ).fetchall()
-        answer["session"] |= of_list | {"children": [each for (each,) in children]}
+        answer, is_whole = self.asked(found, said, 0)
+        of_list, children = self.family(caller, found.place)
+        for each in children:
+            del each["native_id"], each["title"]
+        answer["session"] |= of_list | {"children": children}
         return answer | {"copies": copies, "is_whole": is_whole}
 
     def entries(self, caller: Caller, uid: str, wanted: WantedEntries) -> dict[str, Any]:
@@ -95,17 +94,30 @@ class SessionAnswers:
             return {"events": events, "start": start, "has_earlier": end > limit}
 
         # Of those before a place the last ones may be too few.
-        answer, is_whole = self._asked(found, said, limit if before is None else None)
+        answer, is_whole = self.asked(found, said, limit if before is None else None)
         return answer | {"has_earlier": answer["has_earlier"] or (not is_whole and limit < found.events)}
 
-    def _found(self, caller: Caller, uid: str, wanted: OneSession) -> tuple[list[dict[str, Any]], WholeSession]:
+    def copies(self, caller: Caller, uid: str) -> list[tuple[WholeSession, dict[str, Any]]]:
+        """Return the copies of a session that a caller may see, the caller's own first, then the longest."""
         with self._database.of(caller.tenant) as rows:
             found = rows.execute(_COPIES, (caller.tenant, uid, caller.among, caller.among, caller.person)).fetchall()
-        copies = [
+        return [
             (WholeSession(ShelfPlace(caller.tenant, person, uid, machine), epoch, frames, events, bytes(chain)),
              {"person": name, "machine": machine, "event_count": events})
             for person, name, machine, epoch, frames, events, chain in found
         ]  # fmt: skip
+
+    def family(self, caller: Caller, place: ShelfPlace) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """Return a session as lists have it, and the sessions that come from it."""
+        with self._database.of(caller.tenant) as rows:
+            (listed,) = listed_sessions(rows, caller, [(place.person, place.uid, place.machine)]) or [{}]
+            children = rows.execute(
+                _CHILDREN, (caller.among, caller.among, *place[:2], place.uid[10:], place.machine)
+            ).fetchall()
+        return listed, [each for (each,) in children]
+
+    def _found(self, caller: Caller, uid: str, wanted: OneSession) -> tuple[list[dict[str, Any]], WholeSession]:
+        copies = self.copies(caller, uid)
         meant = [
             session for session, said in copies
             if wanted.person in (None, said["person"]) and wanted.machine in (None, said["machine"])
@@ -114,9 +126,10 @@ class SessionAnswers:
             raise unknown_session()
         return [said for _, said in copies], meant[0]
 
-    def _asked(
-        self, session: WholeSession, question: Callable[[Workspace, LocatedSession], dict[str, Any]], last: int | None
-    ) -> tuple[dict[str, Any], bool]:
+    def asked(
+        self, session: WholeSession, question: Callable[[Workspace, LocatedSession], A], last: int | None
+    ) -> tuple[A, bool]:
+        """Ask a session's store, as ``KeptSessions.ask`` does. Raises Refused where it cannot be read."""
         try:
             return self._kept.ask(session, question, last)
         except SessionNotFound:
@@ -142,7 +155,7 @@ order by s.person <> %s, s.events desc, s.person, s.machine
 """
 _CHILDREN = """
 select json_build_object('uid', d.session, 'label', left(d.session, 12), 'relation', d.relation,
-  'turn_count', d.listed -> 'turn_count')
+  'turn_count', d.listed -> 'turn_count', 'native_id', d.native_id, 'title', d.listed -> 'title')
 from derivation d join session s on s.tenant = d.tenant and s.person = d.person and s.uid = d.session
   and s.machine = d.machine and (%s::text[] is null or s.repository = any(%s))
 where d.tenant = %s and d.person = %s and d.parent = %s and d.machine = %s order by d.session

@@ -115,14 +115,14 @@ class Pages:
             at = content.block_of(key) if key is not None else None
             chosen = (len(blocks) - 1 if key is None else 0) if at is None else at
             listed = content.transcript.session
-            parent, children = related(content)
+            parent, children = related(content, opened.coming)
             return self.page(
                 "session.html", row=listing.row(listed, source.now), folder=plain(listed.said_folder),
                 stored=stored_place(content), prompt=source.prompt(listed, typed),
                 blocks=self._blocks(opened, content, {chosen - 1, chosen, chosen + 1}),
                 outline=reading.outline(content), prompts_left_out=reading.prompts_left_out(content),
                 drawn=map_of(content), place=place or "", uid=opened.name, session_uid=listed.uid,
-                parent=opened.parent or parent, children=children if opened.children is None else opened.children,
+                parent=opened.parent or parent, children=children,
                 has_branches=any(each.is_rewound for each in content.transcript.turns), copies=opened.copies,
                 is_whole=opened.is_whole,
             )  # fmt: skip
@@ -197,7 +197,7 @@ class Pages:
             number = content.block_of(key)
             if number is None or content.order.key(content.blocks[number].first) != key:
                 return PlainTextResponse("The session has changed. Load the page again.", 409)
-            items = [*reading.items_of(opened.workspace.reader, content, number, source.now)]
+            items = [*reading.items_of(opened.workspace.reader, content, number, source.now, opened.coming)]
             return self.page("_items.html", items=items, uid=opened.name)
 
         return source.read(request, drawn)
@@ -232,7 +232,7 @@ class Pages:
                 place=reading.place_of(content.order.key(block.first)),
                 last=content.order.seqs[block.end - 1],
                 lines=reading.likely_lines(block),
-                items=[*reading.items_of(reader, content, n, now)] if n in near else None,
+                items=[*reading.items_of(reader, content, n, now, opened.coming)] if n in near else None,
             )
             for n, block in enumerate(content.blocks)
         ]

@@ -30,13 +30,14 @@ from backstory.workspace.history.subagents import Subagents
 from backstory.workspace.history.transcript import ShownSummary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from markupsafe import Markup
 
     from backstory.model import Event, ToolCall
     from backstory.web.diffs import ChangedFile
     from backstory.workspace.history.blocks import Block, Content, Key
+    from backstory.workspace.history.subagents import ComingSession
     from backstory.workspace.history.transcript import ListedTurn
     from backstory.workspace.reader import Reader
 
@@ -150,9 +151,12 @@ def likely_lines(block: Block) -> int:
     return max(block.lines + (block.answers + block.prompts) // 90, 1)
 
 
-def items_of(reader: Reader, content: Content, number: int, now: int) -> Iterator[PageEntry]:
-    """Read a block."""
-    palette, subagents = Palette(), Subagents(content.located, content.transcript.children)
+def items_of(
+    reader: Reader, content: Content, number: int, now: int, coming: Sequence[ComingSession] | None = None
+) -> Iterator[PageEntry]:
+    """Read a block. ``coming``: the sessions that come from it, where its own store does not know them."""
+    known: Sequence[ComingSession] = content.transcript.children if coming is None else coming
+    palette, subagents = Palette(), Subagents(content.located, known)
     for each in block_items(reader, content, number):
         match each:
             case TurnBegun(before=before, turn=turn):

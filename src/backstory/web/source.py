@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from backstory.web.markup import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Callable, Hashable, Mapping, Sequence
     from pathlib import Path
 
     from starlette.requests import Request
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from backstory.web.reporting import ReportPage
     from backstory.workspace.history.blocks import Content
     from backstory.workspace.history.sessions import ListedSession
+    from backstory.workspace.history.subagents import ComingSession
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.workspace import Workspace
 
@@ -42,19 +43,21 @@ class RelatedSession(NamedTuple):
     relation: str = ""
 
 
-def related(content: Content) -> tuple[RelatedSession | None, tuple[RelatedSession, ...]]:
-    """The session that another comes from, and those that come from it, as its store says."""
+def related(
+    content: Content, coming: Sequence[ComingSession] | None = None
+) -> tuple[RelatedSession | None, tuple[RelatedSession, ...]]:
+    """The session that another comes from, and those that come from it: as its store says, or ``coming``."""
     session = content.transcript.session
     parent = RelatedSession(session.parent_uid, "", session.relation or "") if session.parent_uid else None
-    return parent, tuple(
-        RelatedSession(each.uid, plain(each.shown_title or each.uid)) for each in content.transcript.children
-    )
+    known: Sequence[ComingSession] = content.transcript.children if coming is None else coming
+    return parent, tuple(RelatedSession(each.uid, plain(each.shown_title or each.uid)) for each in known)
 
 
 class OpenSession(NamedTuple):
     """A session that can be read. ``state``: another value once it has changed; ``name``: its name in addresses.
 
-    ``parent`` and ``children``: None where its own store says them. ``is_whole``: its earlier events are there, too.
+    ``parent`` and ``coming``: the sessions that it comes from, and that come from it; None where its own store says
+    them. ``is_whole``: its earlier events are there, too.
     """
 
     workspace: Workspace
@@ -63,7 +66,7 @@ class OpenSession(NamedTuple):
     name: str
     copies: tuple[SessionCopy, ...] = ()
     parent: RelatedSession | None = None
-    children: tuple[RelatedSession, ...] | None = None
+    coming: tuple[ComingSession, ...] | None = None
     is_whole: bool = True
 
 

@@ -31,25 +31,28 @@ SECRET = lazy_regex(r"[\x21-\x7e]+")
 @click.option("--code", metavar="CODE", help="Come in by an invitation (-: it is asked for, or read from stdin).")
 @click.option("--token", metavar="-", help="Come in by a token, which is asked for, or read from stdin.")
 @click.option("--person", metavar="NAME", help="Be called this there (else as this account).")
-@click.option("--approve", metavar="CODE", help="Let in the machine that shows this code.")
+@click.option("--approve", metavar="CODE", help="Let in the machine or the browser that shows this code.")
+@click.option("--steer", is_flag=True, help="With --approve: let that browser steer your runs, too.")
 @json_option
 @click.pass_obj
 def command(
     app: App, address: str | None, code: str | None, token: str | None, person: str | None, approve: str | None,
-    as_json: bool,
+    steer: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Log this machine in to a team server, at the address that your team gives you.
 
     With an invitation you come in at once. On a further machine of yours leave it out: that one shows a code, which
-    `backstory login --approve CODE` confirms on a machine that is logged in. Logging in sends no history.
+    `backstory login --approve CODE` confirms on a machine that is logged in; so does the server's page in a browser.
+    Logging in sends no history.
     """
     from backstory.sync import account as accounts
-    from backstory.sync import removed
     from backstory.sync.remote import Remote
 
     if approve is not None:
-        _approve(app, approve, as_json=as_json)
+        _approve(app, approve, steers=steer, as_json=as_json)
         return
+    if steer:
+        raise click.UsageError("--steer belongs to --approve.")
     if token not in (None, "-") or (token is not None and code is not None):
         raise click.UsageError("A token is never typed on the command line: --token -, and no --code.")
     if address is None:
@@ -68,6 +71,14 @@ def command(
             found = remote.ask("POST", "/v1/join", wanted | {"secret": accounts.secret_to_join(app.home, code)})
         else:
             found = _waited(remote, machine, accounts.new_secret())
+    _keep(app, where, found, as_json=as_json)
+
+
+def _keep(app: App, where: str, found: Any, *, as_json: bool) -> None:
+    """Keep a login, and tell of it."""
+    from backstory.sync import account as accounts
+    from backstory.sync import removed
+
     login = accounts.Account(
         address=where, token=found["token"], organisation=found["organisation"], name=found["name"], role=found["role"]
     )
@@ -81,14 +92,16 @@ def command(
         output.talk("Nothing was sent. What would be: backstory sync --dry-run")
 
 
-def _approve(app: App, code: str, *, as_json: bool) -> None:
-    """Let in the machine that shows a code."""
+def _approve(app: App, code: str, *, steers: bool, as_json: bool) -> None:
+    """Let in the machine or the browser that shows a code."""
     from backstory.sync import account as accounts
     from backstory.sync.remote import Remote
 
     own = accounts.account(app.home)
     with Remote(own.address, own.token) as remote:
-        machine = remote.ask("POST", "/v1/login/approve", {"code": code}, repeats=False)["machine"]
+        # A server of before knows no more than the code.
+        meant = {"code": code} | ({"steer": True} if steers else {})
+        machine = remote.ask("POST", "/v1/login/approve", meant, repeats=False)["machine"]
     if as_json:
         output.json({"machine": machine})
     else:

@@ -1,0 +1,48 @@
+"""The pages of a team's server for tests: a visitor whom a person lets in as a browser."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tests.support.pages import Visitor
+
+if TYPE_CHECKING:
+    from backstory.server.people import LetIn
+    from tests.support.pages import Answer
+    from tests.support.team import Team
+
+CODE = re.compile(r"--approve ([A-Z]{4}-[A-Z]{4})")
+
+
+class TeamVisitor(Visitor):
+    """A browser at a server's pages, which keeps the cookies that it is given."""
+
+    def __init__(self, team: Team, address: str) -> None:
+        super().__init__(f"{address}/")
+        self.team = team
+        self.cookies: dict[str, str] = {}
+
+    def keep(self, answer: Answer) -> Answer:
+        """Do with the cookies of an answer what a browser does."""
+        for line in answer.cookies:
+            pair, *rules = line.split(";")
+            name, _, value = pair.partition("=")
+            self.cookies.pop(name, None)
+            if not any(each.strip().lower() == "max-age=0" for each in rules):
+                self.cookies[name] = value
+        self.cookie = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        return answer
+
+    def code(self, wanted: str = "") -> str:
+        """The code that the login shows."""
+        found = CODE.search(self.keep(self.get(f"/login{wanted}")).text)
+        assert found is not None
+        return found[1]
+
+    def come_in(self, who: LetIn, *, steer: bool = False, wanted: str = "") -> Answer:
+        """Have a person let this browser in; return the answer that leads on."""
+        code = self.code(wanted)
+        body = {"code": code, "steer": True} if steer else {"code": code}
+        assert self.team.ask("POST", "/v1/login/approve", who.token, body)[0] == 200
+        return self.keep(self.get(f"/login{wanted}"))
