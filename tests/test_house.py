@@ -116,10 +116,10 @@ ROOMS = {
         "plan, the words, ssh, files that are sealed; hashes of what was sent; telling records",
     ),
     "server": Budget(
-        5_605,
-        30,
+        5_890,
+        31,
         "a team's server: its PostgreSQL, who comes in, walls between organisations, answers, what is read there; "
-        "its pages, and browsers that come in to them",
+        "its pages, and browsers that come in to them; what is found by its words",
     ),
     "web": Budget(
         4_005,

@@ -16,7 +16,7 @@ import pytest
 from backstory.errors import DatabaseUnusable, ServerBusy
 from backstory.exchange.frames import head_of
 from backstory.server import codes, database
-from backstory.server.database import make_own, prepared
+from backstory.server.database import TeamDatabase, make_own, prepared
 from backstory.server.postgres import own_database
 from backstory.server.serving import SESSIONS, opened
 from backstory.sync.remote import Remote
@@ -46,6 +46,15 @@ def left_at(count: int, folder: Path, monkeypatch: pytest.MonkeyPatch, address: 
         patched.setattr(database, "files", lambda package: folder)
         with prepared(address):
             pass
+
+
+OF_BEFORE = """
+insert into turn (tenant, person, session, machine, number, uid, first_seq, last_seq, agent, is_run, tools, said, words)
+select tenant, person, uid, machine, 1, 'T', 1, 1, 'claude', false, '{}', 'planted', 'planted:1A' from session;
+insert into derivation (tenant, person, session, machine, version, epoch, frames, listed, heading, name, is_run, agents,
+  branches) select tenant, person, uid, machine, 1, epoch, frames, '{}', '', '', false, '{}', '{}' from session;
+delete from job
+"""
 
 
 def plant_person(address: str) -> str:
@@ -79,6 +88,24 @@ def test_the_tables_of_every_server_of_before_are_brought_up_with_what_they_hold
         sender = Sender(team, SimpleNamespace(token=token))  # type: ignore[arg-type]
         sent = cut([["a"], ["b"]])
         assert (sender.send(*sent), sender.news()) == (["ok", "ok"], sent)
+
+
+def test_what_was_derived_before_is_derived_again_to_be_searched(
+    empty: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left_at(MIGRATIONS.index("0017_search.sql"), tmp_path / "before", monkeypatch, empty)
+    with TeamDatabase(empty) as before:
+        sender = Sender(Team(before, Clock(), tmp_path), Team(before, Clock(), tmp_path).founded())
+        sender.send(*cut([["needle"]]))
+        with before.of(sender.tenant) as rows:
+            for each in OF_BEFORE.split(";"):
+                rows.execute(each.encode())
+    with team_of(empty, Clock()) as team:
+        assert team.deriving.begin() == 1
+        found = [team.ask("GET", "/v1/search?words=needle", sender.token)[1]]
+        team.derive(sender.who)
+        found.append(team.ask("GET", "/v1/search?words=needle", sender.token)[1])
+        assert [(len(each["hits"]), each["waiting_sessions"]) for each in found] == [(0, 1), (1, 0)]
 
 
 def test_sessions_of_before_are_there_and_as_private_as_others(

@@ -33,7 +33,8 @@ def rows_of(sender: Sender, sql: str) -> list[tuple[Any, ...]]:
 
 
 def said(sender: Sender) -> list[str]:
-    return [text for (text,) in rows_of(sender, "select said from turn order by session, number")]
+    found = rows_of(sender, "select said from turn_text order by session, number")
+    return ["\n".join(text for *_, text in said) for (said,) in found]
 
 
 def derive(sender: Sender) -> int:
@@ -93,7 +94,9 @@ def test_words_are_found_as_the_local_index_has_them(words: str, found: list[int
     sender.send(*worked())
     derive(sender)
     with sender.team.database.of(sender.tenant) as rows:
-        numbers = rows.execute("select number from turn where words @@ %s::tsquery order by 1", (words,)).fetchall()
+        numbers = rows.execute(
+            "select number from turn_text where words @@ %s::tsquery order by 1", (words,)
+        ).fetchall()
     assert [number for (number,) in numbers] == found
 
 
@@ -111,7 +114,7 @@ def test_a_turn_with_more_words_than_the_database_takes_is_found_by_the_first(se
     sender.send(*cut([["needle " + " ".join(f"w{number:07}" for number in range(120_000))]]))
     assert derive(sender) == 1
     assert rows_of(sender, "select error from job") == []
-    assert rows_of(sender, "select words @@ 'needle', words @@ 'w0000100', length(words) > 50000 from turn") == [
+    assert rows_of(sender, "select words @@ 'needle', words @@ 'w0000100', length(words) > 50000 from turn_text") == [
         (True, True, True)
     ]
 

@@ -100,7 +100,7 @@ def test_a_function_answers_for_the_organisation_of_the_transaction_alone(team: 
     team.derive(sender.who)
     calls = (
         "repositories_of(%s, null)", f"sessions_found(%s{', null' * 13})", "sessions_called(%s, null, 'uid', %s, 1)",
-        "turns_with(%s, null, 'needle', 1)", f"session_parts(%s{', null' * 10}, 9)",
+        f"sessions_with(%s, null, 'needle', 'needle'{', null' * 12}, 1, 1)", f"session_parts(%s{', null' * 10}, 9)",
         "uids_not_alone(%s, '{01M3250V00CJ5X1JHP0Z69AWSX}', 12)",
     )  # fmt: skip
     for call in calls:
@@ -171,9 +171,8 @@ insert into derivation (tenant, person, session, machine, version, epoch, frames
 select tenant, 1, uid, 'M', 1, 1, 1, '{}', 'title', uid, 'native ' || uid, false, '{claude}', '{main}' from session;
 insert into frame (tenant, person, session, machine, epoch, number, chain, events, is_end, generation, head, data)
 select tenant, 1, uid, 'M', 1, 1, uid::bytea, 1, true, 1, '', '' from session;
-insert into turn (tenant, person, session, machine, number, uid, first_seq, last_seq, agent, is_run, tools, said, words)
-select tenant, 1, uid, 'M', 1, 'T' || uid, 1, 1, 'claude', false, '{}', repeat(md5(uid), 30),
-  ('common:1A w' || (hashtext(uid) & 1023) || ':2B')::tsvector from session
+insert into turn (tenant, person, session, machine, number, uid, first_seq, last_seq, agent, is_run, tools)
+select tenant, 1, uid, 'M', 1, 'T' || uid, 1, 1, 'claude', false, '{}' from session
 """
 
 
@@ -211,17 +210,11 @@ def plans(postgres: str) -> Iterator[Callable[[str], str]]:
     ("sessions_called(1, null, 'uid prefix', '01M3250V000000000000000077', 8)", "session_of_uid"),
     ("sessions_called(1, null, 'name', 'x', 8)", "derivation_of_name"),
     ("sessions_called(1, null, 'native prefix', 'x', 8)", "derivation_of_native"),
-    ("turns_with(1, null, 'w77', 20)", "turn_of_words"),
-    ("turns_with(1, null, 'common & w77', 20)", "turn_of_words"),
 ])  # fmt: skip
 def test_a_question_is_answered_by_an_index(call: str, index: str, plans: Callable[[str], str]) -> None:
     plan = plans(f"select * from {call}")
     assert index in plan
     assert not re.search(r"Seq Scan on (session|turn|frame|derivation)", plan), plan
-
-
-def test_without_the_function_no_index_of_words_is_used(plans: Callable[[str], str]) -> None:
-    assert "turn_of_words" not in plans("select from turn where tenant = 1 and words @@ 'w77'")
 
 
 @pytest.mark.parametrize("time", ["infinity", "10000-01-01T00:00:00Z", "0001-01-01 BC", "now", "2026-09-21T14:13:20"])

@@ -101,11 +101,11 @@ def match_expression(query: str) -> str | None:
     return " AND ".join(term.literal for term in asked(query)) or None
 
 
-def asked(query: str) -> list[Term]:
+def asked(query: str, *, with_forms: bool = True) -> list[Term]:
     """The different terms of a query."""
     different = list(islice(dict.fromkeys(map(_cut, terms(query))), TERMS_MAX))
     quoted = {phrase for phrase, _ in _WORDS.findall(query)} if '"' in query else ()
-    found = [term_of(term, with_forms=len(different) <= FORMS_TERMS_MAX) for term in different]
+    found = [term_of(term, with_forms=with_forms and len(different) <= FORMS_TERMS_MAX) for term in different]
     return [structs.replace(term, forms=()) if term.typed in quoted else term for term in found]
 
 

@@ -35,6 +35,7 @@ from backstory.server.people import Caller, People, TeamRole
 from backstory.server.reading import TeamFilter, TeamList, TeamReading
 from backstory.server.refusals import Refused
 from backstory.server.removals import Removals
+from backstory.server.searching import TeamSearch, TeamSearching
 from backstory.server.session_answers import OneSession, SessionAnswers, WantedEntries
 from backstory.server.shelves import Shelves, SyncWord
 from backstory.server.team_reports import TeamReports, WantedParts
@@ -166,6 +167,7 @@ class Api:
         self.logins = Logins(database, now)
         self._answers, self.reports = SessionAnswers(database, self.kept), TeamReports(database, folder / REPORTS)
         self.people, self._shelves, self._reading = People(database, now), Shelves(database, now), TeamReading(database)
+        self._searching = TeamSearching(database, self._reading)
         self._bodies, self._offered = Bodies(), ShelfOffers(database)
         self._removals, self._boards_sent = Removals(database, now), Boards(database, now)
         self._live, self.views = LiveRuns(database, now), LiveViews(database, self.kept, drawn(), now)
@@ -218,6 +220,7 @@ class Api:
             Route("/v1/boards", self._closed("sync", self._put_board, BOARD_BYTES_MAX), methods=["PUT"]),
             Route("/v1/boards", self._closed("read", self._boards), methods=["GET"]),
             Route("/v1/sessions", self._closed("read", self._sessions), methods=["GET"]),
+            Route("/v1/search", self._closed("search", self._search), methods=["GET"]),
             Route("/v1/sessions/count", self._closed("read", self._count), methods=["GET"]),
             Route("/v1/sessions/{uid}", self._closed("read", self._session), methods=["GET"]),
             Route("/v1/sessions/{uid}", self._closed("sync", self._remove), methods=["DELETE"]),
@@ -338,6 +341,9 @@ class Api:
 
     def _sessions(self, caller: Caller, asked: ServerRequest) -> Any:
         return self._reading.sessions(caller, asked.asks(TeamList))
+
+    def _search(self, caller: Caller, asked: ServerRequest) -> Any:
+        return self._searching.search(caller, asked.asks(TeamSearch))
 
     def _count(self, caller: Caller, asked: ServerRequest) -> Any:
         return {"total": self._reading.count(caller, asked.asks(TeamFilter))}

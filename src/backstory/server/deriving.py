@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,13 +39,18 @@ if TYPE_CHECKING:
 
 _ELSEWHERE = {"tokens", "prompt", "parent_uid", "parent_seq", "stop_reason", "context_window"}
 """Fields of a turn that are not among its facts, or are with what was said."""
+NO_TIME, NO_MONTH = datetime(1970, 1, 1, tzinfo=UTC), date.min
+"""The earliest time of a text, and the month of what is too old."""
+FIRST_MONTH = datetime(2020, 1, 1, tzinfo=UTC)
+"""Texts of an earlier time, which no agent of today wrote, lie together, so that no time makes a table too many."""
 
 
 class Derived(Struct, frozen=True):
-    """Rows of ``derivation`` and of ``turn``, by their columns."""
+    """Rows of ``derivation``, of ``turn`` and of ``turn_text``, by their columns."""
 
     session: dict[str, Any]
     turns: list[dict[str, Any]]
+    texts: list[dict[str, Any]]
 
 
 class Deriving:
@@ -55,6 +60,7 @@ class Deriving:
         self, database: TeamDatabase, folder: Path, now: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
         self._database, self._folder, self._now = database, folder, now
+        self._months = set[date]()
 
     def begin(self) -> int:
         """Remove what a kill left, and queue what earlier rules derived, or nobody; return how many sessions."""
@@ -102,6 +108,7 @@ class Deriving:
                 session = one_session.whole_session(rows, job.place)
                 parts = one_session.frames_of(rows, session) if session is not None else None
             derived = self._derived(job.place.uid, parts) if parts else None
+            self._make_months({each["month"] for each in derived.texts} if derived is not None else set())
             with self._database.of(job.place.tenant) as rows:
                 if session is not None and derived is not None:
                     _put(rows, session, derived)
@@ -111,6 +118,13 @@ class Deriving:
         except Exception as refused:  # One that cannot be derived does not keep others waiting.
             with self._database.of(job.place.tenant) as rows:
                 jobs.fail(rows, job, type(refused).__name__, self._now())
+
+    def _make_months(self, months: set[date]) -> None:
+        """Have the partitions that texts go into, each made in a transaction of its own."""
+        for month in sorted(months - self._months - {NO_MONTH}):
+            with self._database.of(0) as rows:
+                rows.execute("select make_turn_month(%s)", (month,))
+            self._months.add(month)
 
     def _derived(self, uid: str, parts: PackedFrames) -> Derived:
         make_private_folder(self._folder)
@@ -134,7 +148,7 @@ def derive(workspace: Workspace, located: LocatedSession) -> Derived:
     agents = tuple(each for each in session.agents if each != API) or session.agents
     listed = replace(reader.session(located.store, session), agents=agents)
     events = reader.events(located, form="full")
-    said = said_in((each.outline.turn, each.event) for each in events)
+    said = said_in((each.outline.turn, each.outline.seq, each.outline.part, each.event) for each in events)
     owner, parent, branches = located.store.ask(origins.ties, session.id)
     row = {
         "listed": _text(msgspec.json.encode(sessions.as_json(listed)).decode()),
@@ -145,11 +159,12 @@ def derive(workspace: Workspace, located: LocatedSession) -> Derived:
         "figures": report_store.figures_of(located.store, session, listed.heading),
         "work": report_store.work_of(located.store, session),
     }  # fmt: skip
-    turns = [
-        _turn_row(each, said.get(each.number, SaidTurn()), is_run=owner is not None)
-        for each in reader.turns(located)
-    ]  # fmt: skip
-    return Derived(session=row, turns=turns)
+    turns = [(each, said.get(each.number, SaidTurn())) for each in reader.turns(located)]
+    facts = [_turn_row(each, its, is_run=owner is not None) for each, its in turns]
+    at, now = moment(session.last_active) or datetime.fromisoformat(session.created), moment(workspace.now()) or NO_TIME
+    # What was removed is found nowhere.
+    texts = [_text_row(each, its, at, now) for each, its in turns if its.said and each.removed is None]
+    return Derived(session=row, turns=facts, texts=texts)
 
 
 def _turn_row(listed: ListedTurn, said: SaidTurn, *, is_run: bool) -> dict[str, Any]:
@@ -160,9 +175,24 @@ def _turn_row(listed: ListedTurn, said: SaidTurn, *, is_run: bool) -> dict[str, 
         "number": listed.number, "is_run": is_run, "model": _or_none(turn.model), "native_id": _or_none(turn.native_id),
         "started": moment(turn.started), "ended": moment(turn.ended), "removed": moment(listed.removed),
         "low_usd": listed.cost.low_usd, "high_usd": listed.cost.high_usd,
-        "tools": _text(msgspec.json.encode(said.tools).decode()), "said": _text(said.text), "words": said.words(),
+        "tools": _text(msgspec.json.encode(said.tools).decode()),
     }  # fmt: skip
     return facts | tokens | of_server
+
+
+def _text_row(listed: ListedTurn, said: SaidTurn, otherwise: datetime, now: datetime) -> dict[str, Any]:
+    """The texts of a turn that are searched, as a row. ``otherwise``: when it was, if nothing says so."""
+    at = max(NO_TIME, min(moment(listed.turn.started) or otherwise, now))
+    kept = [replace(each, text=_text(each.text)) for each in said.kept]
+    return {
+        "number": listed.number, "month": month_of(at), "at": at, "said": msgspec.json.encode(kept).decode(),
+        "words": said.words(),
+    }  # fmt: skip
+
+
+def month_of(at: datetime) -> date:
+    """The first day of the month of a time, in UTC; of one before all that agents wrote none."""
+    return NO_MONTH if at < FIRST_MONTH else at.astimezone(UTC).date().replace(day=1)
 
 
 def _text(text: str) -> str:
@@ -181,14 +211,12 @@ def _put(rows: Cursor[Any], session: WholeSession, derived: Derived) -> None:
     if still is None:
         return
     place = dict(zip(("tenant", "person", "session", "machine"), session.place, strict=True))
-    rows.execute("delete from turn where tenant = %s and person = %s and session = %s and machine = %s", session.place)
-    rows.execute(
-        "delete from derivation where tenant = %s and person = %s and session = %s and machine = %s", session.place
-    )
+    jobs.forget_derived(rows, session.place)
     of = place | {"version": jobs.VERSION, "epoch": session.epoch, "frames": session.frames}
     rows.execute(_DERIVED, (session.place.tenant,))
     _insert(rows, "derivation", [of | derived.session])
     _insert(rows, "turn", [place | each for each in derived.turns])
+    _insert(rows, "turn_text", [place | each for each in derived.texts])
 
 
 def _insert(rows: Cursor[Any], table: str, found: list[dict[str, Any]]) -> None:

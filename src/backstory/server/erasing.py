@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from psycopg import Cursor
 
 OF_SESSION = {
-    "frame": "session", "session": "uid", "turn": "session", "derivation": "session", "job": "session",
-    "live": "session", "live_run": "session",
+    "frame": "session", "session": "uid", "turn": "session", "turn_text": "session", "derivation": "session",
+    "job": "session", "live": "session", "live_run": "session",
 }  # fmt: skip
 """The tables with rows of a session as a machine has it, and their columns of its uid.
 

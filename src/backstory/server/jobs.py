@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from psycopg import Cursor
 
-VERSION = 2
+VERSION = 3
 """The rules by which is derived. Raised when they change: a newer server derives all anew."""
 TAKEN_FOR = timedelta(seconds=60)
 """A job that was taken longer ago is free again: whoever took it is gone."""
@@ -46,8 +46,8 @@ def queue(rows: Cursor[Any], place: ShelfPlace, now: datetime, events_before: in
 
 
 def forget_derived(rows: Cursor[Any], place: ShelfPlace) -> None:
-    """Erase what was derived of a session that was sent anew; its own row is changed before."""
-    for table in ("turn", "derivation"):
+    """Erase what was derived of a session; whoever does has its own row."""
+    for table in ("turn", "turn_text", "derivation"):
         rows.execute(_FORGET.format(table=table).encode(), place)
 
 

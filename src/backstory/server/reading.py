@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from backstory.server.database import TeamDatabase
     from backstory.server.people import Caller
 
+SessionKey = tuple[int, str, str]
 Moment = Annotated[datetime, Meta(tz=True)]
 PAGE_MAX = 500
 PATTERN_CHARS_MAX = 1_000
@@ -119,7 +120,7 @@ class TeamReading:
         limit = min(max(wanted.limit, 1), PAGE_MAX)
         place = None if wanted.after is None else TeamPlace.read(wanted.after)
         with self._database.of(caller.tenant) as rows:
-            asked = self._asked(rows, caller, wanted)
+            asked = self.conditions(rows, caller, wanted)
             behind = NOWHERE if place is None else place.behind
             found = rows.execute(f"select * from {_FOUND}".encode(), (*asked, *behind, limit + 1)).fetchall()
             shown = [(person, uid, machine) for person, uid, machine, _ in found[:limit]]
@@ -136,7 +137,7 @@ class TeamReading:
     def count(self, caller: Caller, wanted: TeamFilter) -> int:
         """Return the number of sessions in the whole list. Raises Refused."""
         with self._database.of(caller.tenant) as rows:
-            return _counted(rows, self._asked(rows, caller, wanted))
+            return _counted(rows, self.conditions(rows, caller, wanted))
 
     def resolve(self, caller: Caller, words: str) -> list[dict[str, Any]]:
         """Return the session that a person means by a name, an agent's own id, or the start of a uid; several if any.
@@ -157,8 +158,8 @@ class TeamReading:
             ((token,),) = rows.execute("select change_token(%s)", (caller.tenant,)).fetchall()
         return str(token)
 
-    def _asked(self, rows: Cursor[Any], caller: Caller, wanted: TeamFilter) -> tuple[Any, ...]:
-        """The conditions, as ``sessions_found`` takes them."""
+    def conditions(self, rows: Cursor[Any], caller: Caller, wanted: TeamFilter) -> tuple[Any, ...]:
+        """The conditions, as ``sessions_found`` takes them. Raises Refused."""
         person = None if wanted.person is None else person_called(rows, caller.tenant, wanted.person)
         repository = wanted.repository and wanted.repository.strip("/").removesuffix(".git").lower()
         title = None if wanted.title is None else folded(wanted.title)
@@ -180,8 +181,14 @@ def _counted(rows: Cursor[Any], asked: tuple[Any, ...]) -> int:
     return int(count)
 
 
-def listed_sessions(rows: Cursor[Any], caller: Caller, keys: Sequence[tuple[int, str, str]]) -> list[dict[str, Any]]:
-    """Return sessions as lists have them, by person, uid and machine, in this order.
+def listed_sessions(rows: Cursor[Any], caller: Caller, keys: Sequence[SessionKey]) -> list[dict[str, Any]]:
+    """Return sessions as lists have them, in this order."""
+    found = sessions_of(rows, caller, keys)
+    return [found[key] for key in keys if key in found]
+
+
+def sessions_of(rows: Cursor[Any], caller: Caller, keys: Sequence[SessionKey]) -> dict[SessionKey, dict[str, Any]]:
+    """Return sessions as lists have them, by person, uid and machine, but for those that are gone.
 
     One that is not derived yet has what its first line said.
     """
@@ -200,7 +207,7 @@ def listed_sessions(rows: Cursor[Any], caller: Caller, keys: Sequence[tuple[int,
         for key, each in found.items():
             if key[1] == uid:
                 each.update(session_keys(uid, uid))
-    return [found[key] for key in keys if key in found]
+    return found
 
 
 def _bare(
@@ -268,12 +275,12 @@ def _class(text: str) -> str:
 _GLOBS = {"*": lambda _: ".*", "?": lambda _: ".", "[": _class}
 
 
-def _seconds(at: datetime | None) -> float | None:
-    return None if at is None else at.timestamp()
-
-
 def _time(seconds: float | None) -> Any:
     return "-infinity" if seconds is None else moment(round(seconds * 1_000))
+
+
+def _seconds(at: datetime | None) -> float | None:
+    return None if at is None else at.timestamp()
 
 
 def _iso(at: datetime | None) -> str | None:

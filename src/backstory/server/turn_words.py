@@ -6,6 +6,7 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from backstory.derive.index_text import PART_SIGN, Scope, index_text, searchable
 from backstory.lazy import lazy_regex
@@ -25,8 +26,8 @@ VECTOR_BYTES_MAX = 900_000
 """PostgreSQL takes 1 MB of words and their places."""
 PLACE_MAX, PLACES_MAX = 16_383, 255
 """The last place in a text, and the most places of one word, that PostgreSQL notes."""
-_WEIGHTS = {Scope.PROMPT.value: "A", Scope.COMMAND.value: "A", Scope.ANSWER.value: "B", Scope.TOOL_INPUT.value: "D"}
-"""The scopes that are searched, and how much a word in each counts."""
+WEIGHTS = {Scope.PROMPT.value: "A", Scope.ANSWER.value: "B", Scope.COMMAND.value: "C", Scope.TOOL_INPUT.value: "D"}
+"""The scopes that are searched, and the letter by which PostgreSQL knows the words of each."""
 _WORD = lazy_regex(rf"{PART_SIGN}?[^\W_]+")
 
 
@@ -38,38 +39,54 @@ class ToolUse(Struct):
     without_result: int = 0
 
 
-class SaidTurn(Struct):
-    """The text of a turn that is searched, in parts by scope, and its calls by tool."""
+class SaidText(Struct, frozen=True, array_like=True):
+    """The text of an event that is searched, and where in the session it is."""
 
-    said: list[tuple[str, str]] = field(default_factory=list)
+    seq: int
+    part: int
+    kind: str
+    scope: str
+    text: str
+
+
+class SaidTurn(Struct):
+    """The texts of a turn that are searched, and its calls by tool."""
+
+    said: list[SaidText] = field(default_factory=list)
     tools: dict[str, ToolUse] = field(default_factory=dict)
 
     @property
-    def text(self) -> str:
-        """The whole text."""
-        return "\n".join(text for _, text in self.said)[:SAID_CHARS_MAX]
+    def kept(self) -> list[SaidText]:
+        """The texts of which excerpts are shown: the first of them, in all so many characters."""
+        found, room = list[SaidText](), SAID_CHARS_MAX
+        for each in self.said:
+            if room > 0:
+                found.append(replace(each, text=each.text[:room]))
+                room -= len(each.text)
+        return found
 
     def words(self) -> str:
         """The words of it, as PostgreSQL reads a tsvector."""
-        return vector((text, _WEIGHTS[scope], scope) for scope, text in self.said)
+        return vector((each.text, WEIGHTS[each.scope], each.scope) for each in self.said)
 
 
-def said_in(events: Iterable[tuple[int | None, Event]]) -> dict[int, SaidTurn]:
-    """Return what was said and called in each turn of a session, by its number.
+def said_in(events: Iterable[tuple[int | None, int, int, Event]]) -> dict[int, SaidTurn]:
+    """Return what was said and called in each turn of a session, by its number; events come with their seq and part.
 
     What comes before the first prompt belongs to the first turn.
     """
     found: dict[int, SaidTurn] = {}
     waiting: dict[str, ToolUse] = {}
-    for number, event in events:
+    for number, seq, part, event in events:
         turn = found.setdefault(number or 1, SaidTurn())
         if isinstance(event, ToolResult) and (use := waiting.pop(event.tool_use_id, None)) is not None:
             use.failed += event.is_error
             use.without_result -= 1
         text = searchable(event)
-        if text is not None and text[0] in _WEIGHTS:
+        if text is not None and text[0] in WEIGHTS:
             scope, words = text
-            turn.said.append((scope, words[:INPUT_CHARS] if scope == Scope.TOOL_INPUT else words))
+            cut = words[:INPUT_CHARS] if scope == Scope.TOOL_INPUT else words
+            turn.said.append(SaidText(seq, part, type(event).__name__, scope, cut))
         if isinstance(event, ToolCall):
             use = turn.tools.setdefault(event.tool_name.replace("\0", ""), ToolUse())
             use.calls += 1
