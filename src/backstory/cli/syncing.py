@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from backstory.ask import origins
 from backstory.cli import output
+from backstory.cli.app import now_ms
 from backstory.config import SyncSettings
 from backstory.errors import NothingMayLeave, NotLoggedIn, ServerBusy, ServerUnreachable
 from backstory.sync import account as accounts
 from backstory.sync import uploading
+from backstory.sync.live_masks import live_masks
 from backstory.sync.notes import SyncNotes
 from backstory.sync.opted import opted_in
 from backstory.sync.outward import machine_of
 from backstory.sync.remote import Remote
 from backstory.sync.uploading import Uploader
+from backstory.workspace import opening
+from backstory.workspace.runs.telling import RunTeller
 from backstory.workspace.stores import pulling
 
 if TYPE_CHECKING:
@@ -27,7 +32,9 @@ if TYPE_CHECKING:
     from backstory.cli.app import App
     from backstory.store import Store
     from backstory.sync.account import Account
+    from backstory.sync.live_masks import LiveMasks
     from backstory.sync.opted import OptedIn
+    from backstory.workspace.workspace import Workspace
 
 LOCK = "syncing"
 NAMED_MOST = 3
@@ -77,6 +84,32 @@ def remote(app: App, own: Account, *, is_patient: bool = True) -> Remote:
     """Return the server of a login, which is told that this machine asks: by the id of its store, made if need be."""
     app.machine_store.begin()
     return Remote(own.address, own.token, app.machine_store.id, is_patient=is_patient)
+
+
+def teller(app: App, own: Account, server: Remote) -> RunTeller:
+    """Return what tells a server of runs that go on."""
+
+    def masks_of(place: Workspace, uid: str) -> LiveMasks | None:
+        known = {each.path for each in stores(app)}
+        found = [*stores(app), *(each for each in place.stores if each.exists and each.path not in known)]
+        return live_masks(
+            uid, found, opted(app), SyncNotes.read(accounts.notes_of(app.home, own)),
+            machine_of(found, str(app.user_home)), partial(app.workspace.redactor, people=False), now_ms(),
+        )  # fmt: skip
+
+    def may(masks: LiveMasks) -> bool:
+        # Who switched it off, or named other repositories, meanwhile is obeyed.
+        settings, uid = _settings(app), masks.session.origin.uid
+        covers = opted_in(settings.repositories, str(app.user_home)).covers(masks.session.repository)
+        gone = any(uid in each.ask_or([], origins.forgotten) for each in stores(app))
+        return settings.is_enabled and covers and not gone
+
+    return RunTeller(app.home, app.environ, server, masks_of, may, output.talk, now_ms)
+
+
+def _settings(app: App) -> SyncSettings:
+    """Return the settings as they are now; of ignored ones nothing is said again."""
+    return opening.open_workspace(app.cwd, app.environ, store=app.store_path, now=now_ms).config.settings.sync
 
 
 def stores(app: App) -> list[Store]:

@@ -17,7 +17,7 @@ from backstory.conversation.board import CONTENT_CHARS_MAX, DESCRIPTION_CHARS_MA
 from backstory.export.exporting import Chosen
 from backstory.export.full_form import FullForms
 from backstory.export.portable import JsonExport
-from backstory.model import encoded
+from backstory.model import encoded, event_to_json
 from backstory.sync.outward import Outward
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from backstory.derive.secrets import Redactor
     from backstory.exchange.json_lines import BoardLine
+    from backstory.model import Event
     from backstory.sync.leaving import LeavingSession
     from backstory.sync.outward import MachineNames
 
@@ -120,6 +121,15 @@ class OutwardExport:
                 # Those that nobody wanted.
                 for _ in of_session:
                     pass
+
+    def event(self, event: Event) -> Any:
+        """Return an event that no store has yet as it may leave, as JSON has it. Its secrets are known from then on."""
+        self._redactor.learn(event)
+        return self._value(msgspec.json.decode(event_to_json(self._redactor.value(event))))
+
+    def text(self, text: str) -> str:
+        """Return a text as it may leave."""
+        return self._outward.text(self._redactor.text(text))
 
     def board_line(self, item: BoardLine) -> bytes | None:
         """Return an item of a board as it may leave; None if the names by which it is found may not.

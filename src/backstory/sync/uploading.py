@@ -158,7 +158,7 @@ class Uploader:
         stores = list(stores)
         choice = choose(stores, opted)
         self.done.staying = sum(choice.staying.values())
-        own = _own_marks(stores, choice.leaving)
+        own = own_marks(stores, choice.leaving)
         by_repository: dict[str, list[LeavingSession]] = {}
         for each in choice.leaving:
             by_repository.setdefault(each.repository.lower(), []).append(each)
@@ -465,7 +465,7 @@ class NotSentYet(Struct, frozen=True, kw_only=True):
 def waiting(notes: SyncNotes, stores: Sequence[Store], opted: OptedIn) -> NotSentYet:
     """Count what the server did not confirm."""
     leaving = choose(stores, opted).leaving
-    own, sessions, events = _own_marks(stores, leaving), 0, 0
+    own, sessions, events = own_marks(stores, leaving), 0, 0
     repositories, newest = {each.origin.uid: each.repository.lower() for each in leaving}, dict[str, str]()
     for uid, noted in notes.sent.items():
         if uid in repositories and noted.history not in OUT:
@@ -534,7 +534,7 @@ def forget_all(remote: Remote, notes: SyncNotes) -> list[str]:
     return uids
 
 
-def _own_marks(stores: Iterable[Store], leaving: Iterable[LeavingSession]) -> dict[str, str]:
+def own_marks(stores: Iterable[Store], leaving: Iterable[LeavingSession]) -> dict[str, str]:
     """The marks of sessions by uid, behind the version of the rules by which they are read and masked."""
     marks = {(id(store), each.id): each.mark for store in stores for each in store.ask_or([], session_marks.marks)}
     rules = f"{RULES}.{DERIVED_VERSION}"

@@ -195,15 +195,16 @@ def _follow(app: App, *, as_json: bool) -> None:
                 # With the next tick.
                 return None
 
-        steady = SteadySync(lambda: _files(app), send, output.talk)
+        steady, teller = SteadySync(lambda: _files(app), send, output.talk), syncing.teller(app, own, remote)
 
         def tick() -> None:
+            teller.tick()
             if (done := steady.tick()) is not None and (done.sent or done.failed):
                 _tell_sent(own.address, done, as_json=as_json)
 
         stop_on_signals()
         try:
-            with closing(watch.batches(tick)) as batches:
+            with closing(teller), closing(watch.batches(tick)) as batches:
                 for number, report in enumerate(batches):
                     steady.came(report.total("bytes_read"))
                     if not number:

@@ -1,0 +1,224 @@
+"""Runs that go on, told to a team's server as far as their sessions may leave: masked, each event once, bounded.
+
+It reads their spools, and changes nothing there. What the server confirmed is told no more; while it is away the newest
+waits.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Raw, Struct
+
+from backstory.errors import BackstoryError, LoginRefused, ServerBusy, ServerRefused, ServerUnreachable
+from backstory.runs.live import live_run
+from backstory.runs.spool import SPOOLS, list_spools
+from backstory.sync.following import AWAY_S_MAX
+from backstory.sync.remote import understood
+from backstory.workspace.opening import open_workspace
+from backstory.workspace.runs.running import store_of_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from backstory.runs.live import LiveRun
+    from backstory.runs.spool import Run, Spool
+    from backstory.sync.live_masks import LiveMasks
+    from backstory.sync.remote import Remote
+    from backstory.workspace.workspace import Workspace
+
+EVERY_S = 1.0
+"""The time between two words about a run, at least, …"""
+HEARTBEAT_S = 5.0
+"""… and at most: a server takes a machine for silent that says nothing for longer."""
+POSTED_BYTES, WAITING_BYTES_MAX = 192 * 1024, 256 * 1024
+"""The most events that are told at once, and that wait; of more the first are left out."""
+UNSEEN_END_S = 3.0
+"""An end that nobody noted for so long is a kill: of the run's runner, too."""
+RUNNING, OVER, KILLED = "running", "over", "killed"
+UNAUTHORISED, UNKNOWN = 401, (404, 405)
+
+
+def _workspace_of(run: Run, environ: Mapping[str, str], now: Callable[[], int]) -> Workspace:
+    """Open the workspace in which a run's session is. Raises what opening one raises."""
+    found = open_workspace(run.cwd, environ, now=now)
+    if any(each.path == store_of_run(run, each.path) for each in found.stores):
+        return found
+    found.close()
+    return open_workspace(run.cwd, environ, store=run.store, now=now)
+
+
+class _Answer(Struct, frozen=True):
+    next: int | None = None
+    is_forgotten: bool = False
+
+
+class _Told:
+    """A run that is told of. ``takes``: this machine takes messages for it."""
+
+    def __init__(self, spool: Spool, run: Run, live: LiveRun, masks: LiveMasks) -> None:
+        self.spool, self.run, self.live, self.masks = spool, run, live, masks
+        self._waiting, self._bytes, self._last = deque[tuple[int, bytes]](), 0, 0
+        self._before, self._told_at = dict[str, Any](), 0.0
+        self.over_at = 0.0
+
+    def look(self, now: float) -> None:
+        """Take what the run printed since."""
+        for event in self.live.new():
+            self._last += 1
+            data = self.masks.event(event)
+            self._waiting.append((self._last, data))
+            self._bytes += len(data)
+        while self._bytes > WAITING_BYTES_MAX:
+            self._bytes -= len(self._waiting.popleft()[1])
+        self.over_at = self.over_at or (now if self.live.is_over else 0.0)
+
+    def state(self, now: float) -> str:
+        """The word for how it goes on."""
+        if not self.over_at:
+            return RUNNING
+        if not self.spool.folder.exists() or self.spool.exit is not None:
+            return OVER
+        return KILLED if now - self.over_at >= UNSEEN_END_S else RUNNING
+
+    def part(self, now: float, *, takes: bool) -> dict[str, Any] | None:
+        """Return what there is to tell; None while there is nothing."""
+        said: dict[str, Any] = {
+            "state": self.state(now), "writing": self.masks.writing(self.live.writing), "takes": takes
+        }  # fmt: skip
+        if not self._waiting and said == self._before and now - self._told_at < HEARTBEAT_S:
+            return None
+        events, size = list[Raw](), 0
+        for _, data in self._waiting:
+            if events and size + len(data) > POSTED_BYTES:
+                break
+            events.append(Raw(data))
+            size += len(data)
+        run = self.run
+        first = self._waiting[0][0] if self._waiting else self._last + 1
+        return {
+            "uid": run.session_uid, "run": run.turn_uid, "repository": self.masks.repository, "agent": run.agent,
+            "started": run.started, "first": first, "events": events, **said,
+        }  # fmt: skip
+
+    def confirm(self, number: int, part: dict[str, Any], now: float) -> None:
+        """Note what was told, and let go of the events before a number, which the server has."""
+        self._before, self._told_at = {name: part[name] for name in ("state", "writing", "takes")}, now
+        while self._waiting and self._waiting[0][0] < number:
+            self._bytes -= len(self._waiting.popleft()[1])
+
+    def is_done(self, now: float) -> bool:
+        """Return True if nothing is left to tell."""
+        return self.state(now) != RUNNING and not self._waiting
+
+
+class RunTeller:
+    """Tells of the runs of a home. ``masks_of`` gives what masks a session of a workspace, None for one that stays.
+
+    ``may`` is asked each time whether a session may still leave; ``say`` receives troubles, each once.
+    """
+
+    def __init__(
+        self, home: Path, environ: Mapping[str, str], remote: Remote,
+        masks_of: Callable[[Workspace, str], LiveMasks | None],
+        may: Callable[[LiveMasks], bool], say: Callable[[str], None], now: Callable[[], int],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self._home, self._environ, self._remote = home, environ, remote
+        self._masks_of, self._may = masks_of, may
+        self._say, self._now, self._clock = say, now, clock
+        self._told: dict[str, _Told] = {}
+        self._passed_over = set[str]()
+        """Runs that stay here, and those of which all was told."""
+        self._next_at = self._wait = 0.0
+        """The time before which nothing is told, and the last wait for a server that is away."""
+        self._said = set[str]()
+        self._is_off = False
+
+    def tick(self) -> None:
+        """Tell what is new, unless that was done a moment ago. Raises LoginRefused for a login that was ended."""
+        now = self._clock()
+        if self._is_off or now < self._next_at:
+            return
+        self._next_at = now + EVERY_S
+        self._find()
+        for uid, told in list(self._told.items()):
+            told.look(now)
+            try:
+                self._tell(uid, told, now)
+            except (ServerUnreachable, ServerBusy) as refused:
+                self._rest(refused)
+                return
+        self._wait = 0.0
+
+    def close(self) -> None:
+        """Let go of their files."""
+        for each in self._told.values():
+            each.live.close()
+
+    def _find(self) -> None:
+        there = dict[str, Any]()
+        for spool in list_spools(self._home / SPOOLS):
+            if (run := spool.run) is not None:
+                there[run.turn_uid] = spool, run
+        self._passed_over &= there.keys()
+        for uid, (spool, run) in there.items():
+            if uid in self._told or uid in self._passed_over:
+                continue
+            try:
+                with _workspace_of(run, self._environ, self._now) as place:
+                    masks = self._masks_of(place, run.session_uid)
+            except BackstoryError as refused:
+                self._say_once(f"A run in {spool.folder} is not told to the team server: {refused}")
+                masks = None
+            live = None if masks is None else live_run(spool, run, self._now(), self._say_once)
+            if masks is None or live is None:
+                self._passed_over.add(uid)
+            else:
+                self._told[uid] = _Told(spool, run, live, masks)
+
+    def _tell(self, uid: str, told: _Told, now: float) -> None:
+        while (part := told.part(now, takes=False)) is not None:
+            if not self._may(told.masks):
+                self._end(uid)
+                return
+            try:
+                said = understood(self._remote, self._remote.ask("POST", "/v1/live", part), _Answer)
+            except ServerRefused as refused:
+                if isinstance(refused, ServerBusy):
+                    raise
+                if isinstance(refused, LoginRefused) and refused.status == UNAUTHORISED:
+                    raise
+                self._refuse(uid, refused)
+                return
+            if said.next is None:
+                self._end(uid)
+                return
+            told.confirm(said.next, part, now)
+            if told.is_done(now):
+                self._end(uid)
+                return
+
+    def _refuse(self, uid: str, refused: ServerRefused) -> None:
+        """Tell no more of a run; of none where the server does not know how."""
+        self._say_once(f"Runs are not shown on the team server while they go on: {refused}")
+        self._is_off = refused.status in UNKNOWN
+        self._end(uid)
+
+    def _end(self, uid: str) -> None:
+        self._told.pop(uid).live.close()
+        self._passed_over.add(uid)
+
+    def _rest(self, refused: ServerUnreachable | ServerBusy) -> None:
+        self._wait = min(max(self._wait * 2, 2 * EVERY_S), AWAY_S_MAX)
+        asked = refused.retry_s if isinstance(refused, ServerBusy) else 0.0
+        self._next_at = self._clock() + max(self._wait * random.uniform(0.5, 1.0), asked)
+
+    def _say_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self._say(text)
