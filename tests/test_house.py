@@ -51,12 +51,12 @@ ROOMS = {
         "that faces show beside each other; amounts of charts, and the SQL of every number",
     ),
     "cli": Budget(
-        20_675,
-        131,
+        20_855,
+        132,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
         "watched folders; files of pages; drift, named alike; keys of a context; what to do where a list is empty; "
-        "drafts that two screens share, what is painted once, around a hit first",
+        "drafts that two screens share, what is painted once, around a hit first; a search of a server",
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(
@@ -110,10 +110,10 @@ ROOMS = {
         "contexts; ended runs that are not stored; a reader for others; images in records, subagents by their calls",
     ),
     "sync": Budget(
-        3_900,
-        26,
+        3_970,
+        27,
         "what may leave the machine: the rule, the choice, texts without its names, a count of it; two machines: the "
-        "plan, the words, ssh, files that are sealed; hashes of what was sent; telling records",
+        "plan, the words, ssh, files that are sealed; hashes of what was sent; telling records; a search there",
     ),
     "server": Budget(
         5_890,

@@ -307,7 +307,7 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
     "context unset": [(f"key {EVIL_NAME}", "S1"), (EVIL_NAME, "S1")],
     "context": [(UID,), ("S1", "--explain"), (UID, "--json", "--explain"), (UID, "--prompt", f"note {EVIL_NAME}")],
     "search": [("needle",), ("needle", "--json"), ("--regex", "needle.*"), ("--exact", EVIL_NAME), (EVIL_NAME,),
-               ("--regex", f"({EVIL_NAME}")],
+               ("--regex", f"({EVIL_NAME}"), ("--remote", EVIL_NAME)],
     "sql": [("select * from sessions",), ("select prompt, model from main.turns", "--md"), ("select 1 as 'a\x1b[8m'",),
             ("select prompt from main.turns", "--json"), (f"select {EVIL_NAME}",), ("--schema",), ("--examples",)],
     "restore": [(UID, "--to", "out"), ("--all", "--to", f"out {EVIL_NAME}"), ("--all", "--to", "json", "--json"),

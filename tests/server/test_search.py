@@ -155,7 +155,7 @@ def test_all_hits_of_a_session_are_listed_the_newest_first(sender: Sender) -> No
     turns = [(f"2026-0{n}-01T00:00:00Z", [("UserMessage", {"content": f"needle {n}"})]) for n in (1, 2, 3)]
     send(sender, *session(turns))
     (one,) = search(sender, "needle")["hits"]
-    assert (one["snippet"], one["hits"]) == ("needle 3", 3)
+    assert (one["snippet"], one["session_hits"]) == ("needle 3", 3)
     found = search(sender, "needle", session=UID, all_hits="true")
     assert [each["snippet"] for each in found["hits"]] == ["needle 3", "needle 2", "needle 1"]
     assert refusal(sender, {"words": "needle", "all_hits": "true"}) == (400, "request_wrong")

@@ -222,5 +222,5 @@ def _hit(each: TeamHit, listed: dict[str, Any], text: SaidText, words: str) -> d
         "part": text.part, "kind": text.kind, "file": None, "scope": text.scope, "near": not each.is_typed, "words": [],
         "copy": False, "snippet": excerpt, "marks": marks, "score": 0.0, "from_elsewhere": False,
         "native_id": listed.get("native_id"), "resume_command": None, "person": listed["person"],
-        "machine": listed["machine"], "hits": each.hits,
+        "machine": listed["machine"], "session_hits": each.hits,
     }  # fmt: skip

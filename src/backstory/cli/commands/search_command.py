@@ -22,6 +22,10 @@ Each hit has:
 - ``native_id``: the agent's own id of the session, and ``resume_command``: the words of its own command that
   continues it; null for runs of backstory, subagents and sessions from elsewhere, which `resume --trust` continues;
 - ``snippet``: one line of its text, and ``marks``: [start, end] of each match in it, in characters (code points).
+
+With ``--remote`` the server's answer is printed: each hit is the newest of its session, and has its ``person`` and
+``machine`` and how many hits the session has (``session_hits``); ``searched`` says what is searched there,
+``waiting_sessions`` how many are not yet indexed as they are, ``end`` where a next page would begin.
 """
 
 from __future__ import annotations
@@ -61,6 +65,7 @@ if TYPE_CHECKING:
 
     from backstory.cli.app import App
     from backstory.search.query import Excerpt, Findings
+    from backstory.sync.searching import HitThere
     from backstory.workspace.history.searching import SearchAnswer
 
 
@@ -92,6 +97,7 @@ MARKER = "BACKSTORY_RUN"
 @click.option("--no-near", is_flag=True, help="Only the words as typed: no other forms, no parts of identifiers.")
 @click.option("--sort", type=OneOf((BY_SCORE, BY_TIME)), default=BY_SCORE, help="The best or the newest first.")
 @click.option("--all-hits", is_flag=True, help="List every hit, not one per session.")
+@click.option("--remote", is_flag=True, help="Search what your team's server has, not what is here.")
 @limit_option("The most sessions, or hits, listed.  [default: 20]", n_stays=True)
 @pick_option
 @json_option
@@ -99,7 +105,7 @@ MARKER = "BACKSTORY_RUN"
 @click.pass_context
 def command(
     ctx: click.Context, /, query: tuple[str, ...], chosen: dict[str, Any], exact: bool, regex: bool, picks: bool,
-    prints: bool, as_json: bool,
+    prints: bool, as_json: bool, remote: bool,
     **how: Any,
 ) -> None:  # fmt: skip
     """Search prompts, answers, commands and output. All words must match; "a phrase"; log* for a prefix.
@@ -109,7 +115,12 @@ def command(
     Without words, --ref, --path, --branch or --repo and the like list sessions. Nothing found is exit code 1.
     From inside a run, its own session is left out. With -i you pick a hit and see the text around it; what
     you type next searches anew. Nothing picked is exit code 130.
+
+    With --remote a team's server is asked, for what all of its people said, the newest first.
     """
+    if remote:
+        _search_there(ctx, readable(" ".join(query)), chosen, how, as_json=as_json)
+        return
     picks = picks or prints
     if picks and as_json:
         raise click.UsageError("-i and --json exclude each other.")
@@ -136,6 +147,22 @@ def command(
     else:
         _print(app, result, is_behind=is_behind)
     if not result.findings.excerpts:
+        ctx.exit(NOTHING_FOUND)
+
+
+def _search_there(ctx: click.Context, text: str, chosen: dict[str, Any], how: dict[str, Any], *, as_json: bool) -> None:
+    from backstory.cli import remote_search  # few searches ask a server
+
+    remote_search.check(ctx)
+    answer = remote_search.search(ctx.obj, text, chosen, how)
+    if as_json:
+        output.json(answer.said)
+    else:
+        now = ctx.obj.workspace.now()
+        output.pages(drawn([_group_there(hits, now) for hits in remote_search.grouped(answer.found)]))
+        for remark in remote_search.remarks(ctx.obj, answer):
+            output.talk(remark)
+    if not answer.found.hits:
         ctx.exit(NOTHING_FOUND)
 
 
@@ -167,7 +194,7 @@ def _print(app: App, result: SearchAnswer, *, is_behind: bool) -> None:
         output.talk(word)
     if not findings.excerpts:
         return
-    lines = screen(result, app.workspace.now())
+    lines = drawn(_grouped(result, app.workspace.now()))
     if sys.stdout.isatty():
         # The sessions that called a tool take long to count.
         more = not_searched(app, result.query) if result.query.tool is None else ""
@@ -215,26 +242,26 @@ EXCERPT_COLUMNS_LEAST = 40
 MARGIN = 3
 
 
-class _Group(Struct, frozen=True, kw_only=True):
+class DrawnHit(Struct, frozen=True, kw_only=True):
+    """A hit. ``words``: of one that is near those of the query that it has, if not all; ``file``: where it is one."""
+
+    seq: int
+    scope: str
+    snippet: str
+    marks: list[tuple[int, int]]
+    near: bool = False
+    copied: bool = False
+    words: tuple[str, ...] = ()
+    file: str | None = None
+
+
+class HitGroup(Struct, frozen=True, kw_only=True):
     """The hits of one session. ``facts``: what stands beside its title."""
 
     label: str
     title: str
     facts: tuple[str, ...]
-    hits: list[Excerpt]
-
-
-def screen(result: SearchAnswer, now: int) -> Iterator[str]:
-    """Yield the lines of what was found. ``now``: the time, in ms since 1970."""
-    groups = _grouped(result, now)
-    heads = _heads(groups)
-    kinds = [_kinds(group.hits) for group in groups]
-    numbers = max((len(f"@{each.stored.seq}") for each in result.findings.excerpts), default=0)
-    widest = max((len(kind) for each in kinds for kind in each), default=0)
-    for group, head, of_group in zip(groups, heads, kinds, strict=True):
-        yield head
-        for hit, kind in zip(group.hits, of_group, strict=True):
-            yield from _hit_lines(hit, kind.ljust(widest), numbers)
+    hits: list[DrawnHit]
 
 
 def foot(result: SearchAnswer, elsewhere: str = "") -> Iterator[str]:
@@ -285,15 +312,15 @@ def _exact_count(findings: Findings) -> str:
     return f"{exact:,} of {least}{sessions} ({hits})" if is_cut else f"{least}{sessions}, {hits}"
 
 
-def _grouped(result: SearchAnswer, now: int) -> list[_Group]:
+def _grouped(result: SearchAnswer, now: int) -> list[HitGroup]:
     gathered: dict[str, list[Excerpt]] = {}
     for each in result.findings.excerpts:
         gathered.setdefault(each.session.uid, []).append(each)
     return [_group(hits, result.labels, now) for hits in gathered.values()]
 
 
-def _group(hits: list[Excerpt], labels: dict[str, str], now: int) -> _Group:
-    first = hits[0]
+def _group(found: list[Excerpt], labels: dict[str, str], now: int) -> HitGroup:
+    first, hits = found[0], [_shown(each) for each in found]
     session, shown = first.session, first.shown
     at = first.stored.at if first.stored.at is not None else session.last_active
     counts = first.events > 0 and not first.near and not first.copied
@@ -302,15 +329,58 @@ def _group(hits: list[Excerpt], labels: dict[str, str], now: int) -> _Group:
         ", ".join(session.agents),
         session.shown_project,
         moments.when(at, now) if sys.stdout.isatty() else output.local(at)[:10],
-        ", ".join([output.counted(first.events, "hit")] if counts else _shared_marks(hits)),
+        ", ".join([output.counted(first.events, "hit")] if counts else shared_marks(hits)),
         f"subagent of {labels[shown.uid]}" if shown.uid != session.uid else "",
     )
     title = " ".join((shown.shown_title or session.shown_title or NO_PROMPT).split())
-    cleaned = tuple(output.clean(" ".join(each.split())) for each in facts)
-    return _Group(label=labels[session.uid], title=title, facts=cleaned, hits=hits)
+    return HitGroup(label=labels[session.uid], title=title, facts=clean_facts(facts), hits=hits)
 
 
-def _heads(groups: Sequence[_Group]) -> Iterator[str]:
+def _group_there(found: list[HitThere], now: int) -> HitGroup:
+    first = found[0]
+    hits = [
+        DrawnHit(seq=each.seq, scope=each.scope, snippet=each.snippet, marks=each.marks, near=each.near)
+        for each in found
+    ]  # fmt: skip
+    facts = (
+        first.person, ", ".join(first.agents), first.repository or first.project or "",
+        moments.when(first.at_ms, now) if sys.stdout.isatty() else output.local(first.at_ms)[:10],
+        ", ".join(shared_marks(hits) or [output.counted(first.session_hits, "hit")]),
+    )  # fmt: skip
+    title = " ".join((first.title or NO_PROMPT).split())
+    return HitGroup(label=first.label, title=title, facts=clean_facts(facts), hits=hits)
+
+
+def _shown(each: Excerpt) -> DrawnHit:
+    return DrawnHit(
+        seq=each.stored.seq, scope=each.scope, snippet=each.snippet, marks=each.marks, near=each.near,
+        copied=each.copied, words=each.words, file=each.file,
+    )  # fmt: skip
+
+
+def drawn(groups: Sequence[HitGroup]) -> Iterator[str]:
+    """Yield the lines of what was found."""
+    heads = _heads(groups)
+    kinds = [_kinds(group.hits) for group in groups]
+    numbers = max((len(f"@{each.seq}") for group in groups for each in group.hits), default=0)
+    widest = max((len(kind) for each in kinds for kind in each), default=0)
+    for group, head, of_group in zip(groups, heads, kinds, strict=True):
+        yield head
+        for hit, kind in zip(group.hits, of_group, strict=True):
+            yield from _hit_lines(hit, kind.ljust(widest), numbers)
+
+
+def clean_facts(facts: Sequence[str]) -> tuple[str, ...]:
+    """Facts as they stand beside a title, in one line."""
+    return tuple(output.clean(" ".join(each.split())) for each in facts)
+
+
+def shared_marks(hits: Sequence[DrawnHit]) -> list[str]:
+    """Return the marks that all of these hits share."""
+    return [mark for mark in _marks(hits[0]) if all(mark in _marks(each) for each in hits)]
+
+
+def _heads(groups: Sequence[HitGroup]) -> Iterator[str]:
     """The lines above each session's hits."""
     if not sys.stdout.isatty():
         for group in groups:
@@ -328,7 +398,7 @@ def _heads(groups: Sequence[_Group]) -> Iterator[str]:
         yield f"{head}{output.one_line(group.title, max(room, 8))}\n{' ' * MARGIN}{output.style(below, dim=True)}"
 
 
-def _in_columns(groups: Sequence[_Group], begun: Sequence[str], room: int) -> Iterator[str]:
+def _in_columns(groups: Sequence[HitGroup], begun: Sequence[str], room: int) -> Iterator[str]:
     """A line for each session: its title, and what stands beside it in columns, those that are empty left out."""
     widths = [max(map(output.columns, column)) for column in zip(*(group.facts for group in groups), strict=True)]
     kept = [n for n, wide in enumerate(widths) if wide]
@@ -341,32 +411,27 @@ def _in_columns(groups: Sequence[_Group], begun: Sequence[str], room: int) -> It
         yield f"{head}{title}  {output.style(beside, dim=True)}"
 
 
-def _shared_marks(hits: Sequence[Excerpt]) -> list[str]:
-    """Return the marks that all of these hits share."""
-    return [mark for mark in _marks(hits[0]) if all(mark in _marks(each) for each in hits)]
-
-
-def _marks(hit: Excerpt) -> list[str]:
+def _marks(hit: DrawnHit) -> list[str]:
     """Return what is not usual about a hit: that it is near, with the words of the query that it has, or a copy."""
     near = f"near: {', '.join(hit.words)}" if hit.words else "near"
     return [*([near] if hit.near else []), *(["a copy"] if hit.copied else [])]
 
 
-def _kinds(hits: Sequence[Excerpt]) -> list[str]:
+def _kinds(hits: Sequence[DrawnHit]) -> list[str]:
     """Return the kind of each hit: whose words, and the marks that not all of the session's hits share."""
-    shared = _shared_marks(hits)
+    shared = shared_marks(hits)
     own = [[mark for mark in _marks(each) if mark not in shared] for each in hits]
     return [", ".join([_where(each), *more]) for each, more in zip(hits, own, strict=True)]
 
 
-def _where(hit: Excerpt) -> str:
+def _where(hit: DrawnHit) -> str:
     """Return whose words they are; of a file its name."""
     return hit.scope.replace("_", " ") if hit.file is None else output.one_liner(hit.file)
 
 
-def _hit_lines(hit: Excerpt, kind: str, numbers: int) -> Iterator[str]:
+def _hit_lines(hit: DrawnHit, kind: str, numbers: int) -> Iterator[str]:
     """A hit's record, what it is, and its excerpt; ``numbers``: the columns of the records' numbers."""
-    head = f"{' ' * MARGIN}{output.padded(output.ident(f'@{hit.stored.seq}'), numbers)}  {kind}  "
+    head = f"{' ' * MARGIN}{output.padded(output.ident(f'@{hit.seq}'), numbers)}  {kind}  "
     margin = MARGIN + numbers + 4 + len(kind)
     if not sys.stdout.isatty():
         yield head + _marked(hit.snippet, hit.marks)
