@@ -105,6 +105,11 @@ class LiveViews:
         key = f"{caller.tenant:x} {found[0]:x} {uid} {found[1]}"
         return _Streaming(lambda headers: self._viewer(caller, key, headers))
 
+    def is_going(self, place: ShelfPlace) -> bool:
+        """Return True if a run of a session is told of."""
+        with self._database.of(place.tenant) as rows:
+            return bool(runs_of(rows, place, self._now()))
+
     def _viewer(self, caller: Caller, key: str, headers: list[tuple[bytes, bytes]]) -> StreamViewer:
         def join(wake: Wake) -> Channel | None:
             with self._lock:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs, urlencode
 from zlib import crc32
@@ -26,6 +26,7 @@ from backstory.server.kept_sessions import is_whole
 from backstory.server.people import LOGIN_S
 from backstory.server.reading import TeamFilter, TeamList, unknown_session
 from backstory.server.refusals import Refused
+from backstory.server.session_answers import OneSession
 from backstory.web.drawing import PageLinks
 from backstory.web.kept import KeptAnswers
 from backstory.web.listing import AFTER, ROWS, FormField, List, SessionRow, address
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from backstory.server.door import BrowserNames
     from backstory.server.jobs import ShelfPlace
     from backstory.server.limits import Limits
+    from backstory.server.live_view import LiveViews
     from backstory.server.one_session import WholeSession
     from backstory.server.people import Caller, People
     from backstory.server.reading import TeamReading
@@ -57,6 +59,8 @@ if TYPE_CHECKING:
     from backstory.workspace.workspace import Workspace
 
 TOTALS_KEPT = 256
+RECENT = timedelta(hours=1)
+"""A session in which something happened so lately is followed on its page, and any that runs."""
 FORM_BYTES_MAX = 64 * 1024
 PERSON, MACHINE, COPY = "person", "machine", "~"
 """Parameters that name a copy of a session, and what parts its names from the uid in an address."""
@@ -70,6 +74,7 @@ class TeamAnswers(NamedTuple):
     people: People
     reading: TeamReading
     sessions: SessionAnswers
+    views: LiveViews
     now: Callable[[], datetime]
     folder: Path
 
@@ -91,7 +96,7 @@ class TeamPages:
             except DatabaseUnusable as refused:
                 raise PageRefused(503, "The server's database cannot be reached now.") from refused
 
-        links = PageLinks(acts=False, of_team=True, searches=False, reports=False, compares=False, lives=False)
+        links = PageLinks(acts=False, of_team=True, searches=False, reports=False, compares=False)
         self._pages = Pages(source, links)
 
     def app(self) -> ASGIApp:
@@ -101,6 +106,7 @@ class TeamPages:
             Route(LOGIN, guarded(self._login), methods=["GET"]),
             Route("/account", guarded(self._account), methods=["GET"]),
             Route("/logout", self._acting(self._logout), methods=["POST"]),
+            Route("/s/{uid}/live", guarded(lambda source, request: source.live(request)), methods=["GET"]),
             *self._pages.routes(),
         ]
         pages = Starlette(routes=routes, middleware=[ZIPPING])
@@ -187,21 +193,18 @@ class TeamSource:
         return None
 
     def read(self, request: Request, question: Callable[[OpenSession], A], *, last: int | None = None) -> A:
-        uid, _, copy = request.path_params["uid"].partition(COPY)
-        copies = self._answers.sessions.copies(self.caller, self._uid(uid))
-        meant = next(iter(_meant(copies, copy, request.query_params)), None)
-        if meant is None:
-            raise unknown_session()
+        copies, meant = self._found(request)
         listed, children = self._answers.sessions.family(self.caller, meant.place)
         name = self._name(meant.place, is_first=meant == copies[0][0])
 
+        is_live = self._is_recent(listed) or self._answers.views.is_going(meant.place)
         answers, refusals = list[A](), list[Exception]()
 
         def asked(workspace: Workspace, located: LocatedSession) -> None:
             opened = OpenSession(
                 workspace, located, (meant, is_whole(located)), name, self._copies(copies, meant),
                 self._parent(listed, meant.place), tuple(self._coming(each, meant.place) for each in children),
-                is_whole(located),
+                is_whole(located), is_live,
             )  # fmt: skip
             try:
                 answers.append(question(opened))
@@ -214,7 +217,28 @@ class TeamSource:
             raise refusals[-1]
         return answers[-1]
 
+    def live(self, request: Request) -> Response:
+        """Send a session as it grows."""
+        copies, meant = self._found(request)
+        said = next(said for session, said in copies if session == meant)
+        wanted = OneSession(person=said[PERSON], machine=said[MACHINE])
+        return self._answers.views.view(self.caller, meant.place.uid, wanted)
+
     # one session ------------------------------------------------------------------------------------------------------
+
+    def _found(self, request: Request) -> tuple[list[tuple[WholeSession, dict[str, Any]]], WholeSession]:
+        """The copies of the session that an address names, and the one that is meant. Raises Refused."""
+        uid, _, copy = request.path_params["uid"].partition(COPY)
+        copies = self._answers.sessions.copies(self.caller, self._uid(uid))
+        meant = next(iter(_meant(copies, copy, request.query_params)), None)
+        if meant is None:
+            raise unknown_session()
+        return copies, meant
+
+    def _is_recent(self, listed: Mapping[str, Any]) -> bool:
+        """True if somebody may be at work on a session now."""
+        active = listed.get("last_active")
+        return active is not None and self._at - datetime.fromisoformat(active) < RECENT
 
     def _uid(self, words: str) -> str:
         try:

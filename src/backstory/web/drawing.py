@@ -45,11 +45,9 @@ class PageLinks:
     layout = "base.html"
 
     def __init__(
-        self, *, acts: bool, of_team: bool = False, searches: bool = True, reports: bool = True, compares: bool = True,
-        lives: bool = True,
-    ) -> None:  # fmt: skip
-        self.acts, self.of_team, self.searches, self.reports = acts, of_team, searches, reports
-        self.compares, self.lives = compares, lives
+        self, *, acts: bool, of_team: bool = False, searches: bool = True, reports: bool = True, compares: bool = True
+    ) -> None:
+        self.acts, self.of_team, self.searches, self.reports, self.compares = acts, of_team, searches, reports, compares
 
     def session(self, uid: str) -> str:
         return f"/s/{uid}"

@@ -57,7 +57,7 @@ class OpenSession(NamedTuple):
     """A session that can be read. ``state``: another value once it has changed; ``name``: its name in addresses.
 
     ``parent`` and ``coming``: the sessions that it comes from, and that come from it; None where its own store says
-    them. ``is_whole``: its earlier events are there, too.
+    them. ``is_whole``: its earlier events are there, too; ``is_live``: it may grow while it is read.
     """
 
     workspace: Workspace
@@ -68,6 +68,7 @@ class OpenSession(NamedTuple):
     parent: RelatedSession | None = None
     coming: tuple[ComingSession, ...] | None = None
     is_whole: bool = True
+    is_live: bool = True
 
 
 class PageSource(Protocol):

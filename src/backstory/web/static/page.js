@@ -39,6 +39,25 @@
     }
   }
 
+  // Of a long session only the end comes at once. All of it takes the place of that, and what is read stays in view.
+  async function loadEarlier(note) {
+    try {
+      const fresh = new DOMParser().parseFromString(await fetched(note.dataset.earlier), "text/html");
+      const entries = note.parentElement, known = [...entries.querySelectorAll(":scope > .block")];
+      const top = [...entries.querySelectorAll("article[id]")].find((each) => each.getBoundingClientRect().bottom > 0);
+      const before = top?.getBoundingClientRect().top;
+      known[0].before(...[...fresh.querySelectorAll(".entries > .block")].map((each) => document.adoptNode(each)));
+      for (const each of [note, ...known]) each.remove();
+      document.querySelector(".session aside").replaceChildren(...fresh.querySelector(".session aside").childNodes);
+      document.dispatchEvent(new CustomEvent("renewed", { detail: fresh }));
+      const same = top && document.getElementById(top.id);
+      if (same) scrollBy({ top: same.getBoundingClientRect().top - before, behavior: "instant" });
+      else goToPlace();
+    } catch (why) {
+      note.append(` (${why.message})`);
+    }
+  }
+
   function watch() {
     for (const each of document.querySelectorAll("[data-block]")) {
       each.style.minHeight = `${Number(each.dataset.lines) * LINE_PX}px`;
@@ -87,4 +106,6 @@
   document.addEventListener("renewed", watch);
   watch();
   goToPlace();
+  const earlier = document.querySelector("[data-earlier]");
+  if (earlier) loadEarlier(earlier);
 })();
