@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import contextmanager
+from importlib.metadata import files
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
 
+from tests.support.attacks import TOUCHED
 from tests.support.going import until
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ NOWHERE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 WIDTHS = (390, 1_280, 2_560)
 HEIGHT = 900
 WAIT_MS = 20_000
+HINDERS = ("serious", "critical")
 
 
 def why_not() -> str | None:
@@ -183,3 +186,37 @@ def unlock(page: Page, password: str) -> None:
     """Type the password of a file, once it takes one."""
     page.locator("input[type=password]:focus").fill(password)
     page.get_by_role("button", name="Open", exact=True).click()
+
+
+def axe_script() -> str:
+    """The script of axe, out of its package for Python."""
+    (found,) = (each for each in files("axe-playwright-python") or () if each.name == "axe.min.js")
+    return found.read_text("utf-8")
+
+
+def hindering(seen: Tab, axe: str, *rules: str) -> list[str]:
+    """What hinders somebody on a page, folds open, each with its place. ``rules``: if not all of them."""
+    seen.js(axe)
+    seen.js("() => { for (const each of document.querySelectorAll('details')) each.open = true }")
+    asked = {"resultTypes": ["violations"]} | ({"runOnly": [*rules]} if rules else {})
+    answer: dict[str, Any] = seen.js("asked => axe.run(document, asked)", asked)
+    return [
+        f"{each['id']}: {node['html']:.300}\n{node['failureSummary']}"
+        for each in answer["violations"]
+        if each["impact"] in HINDERS
+        for node in each["nodes"]
+    ]
+
+
+def touch(tab: Tab) -> None:
+    """Read and open all of a page."""
+    unread = tab.page.locator("[data-block], [data-more]")
+
+    def is_read() -> bool:
+        if unread.count():
+            tab.js("document.querySelector('[data-block], [data-more]')?.scrollIntoView()")
+        return unread.count() == 0
+
+    tab.until(is_read)
+    tab.js(TOUCHED)
+    tab.js("new Promise(done => setTimeout(done, 0))")

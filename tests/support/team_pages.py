@@ -5,11 +5,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from backstory.store import open_store
 from tests.support.pages import Visitor
+from tests.support.senders import frames_of_store
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from backstory.server.people import LetIn
     from tests.support.pages import Answer
+    from tests.support.senders import Sender
     from tests.support.team import Team
 
 CODE = re.compile(r"--approve ([A-Z]{4}-[A-Z]{4})")
@@ -46,3 +51,11 @@ class TeamVisitor(Visitor):
         body = {"code": code, "steer": True} if steer else {"code": code}
         assert self.team.ask("POST", "/v1/login/approve", who.token, body)[0] == 200
         return self.keep(self.get(f"/login{wanted}"))
+
+
+def send_all(sender: Sender, path: Path) -> None:
+    """Send every session of a store, as if nothing of it were to be masked."""
+    with open_store(path) as store:
+        for uid in store.uids():
+            sender.send(*frames_of_store(store, store.session(uid)))
+    sender.team.derive(sender.who)

@@ -21,7 +21,7 @@ from backstory.derive.pricing import Cost, CostKind
 from backstory.errors import DatabaseUnusable, RecordNotFound
 from backstory.exchange.json_lines import Uid
 from backstory.server.bodies import body
-from backstory.server.door import LOGIN, NEXT, WAITING, Door, Doorbell, inside, is_ours
+from backstory.server.door import LOGIN, WAITING, Door, Doorbell, is_ours
 from backstory.server.kept_sessions import is_whole
 from backstory.server.people import LOGIN_S
 from backstory.server.reading import TeamFilter, TeamList, unknown_session
@@ -117,8 +117,7 @@ class TeamPages:
         if waits is None:
             assert answer is not None
             return answer
-        where = inside(request.query_params.get(NEXT, ""))
-        answer = self._pages.page("login.html", code=waits.code, next=where)
+        answer = self._pages.page("login.html", code=waits.code)
         self._names.put(answer, WAITING, str(waits), LOGIN_S, request)
         return answer
 
@@ -315,7 +314,9 @@ def row(session: Mapping[str, Any], now: int) -> SessionRow:
     """A session in the list, of what lists have as JSON."""
     uid, state = session["uid"], session.get("outcome") or ""
     active = session.get("last_active")
-    project = session.get("repository") or session.get("project") or ""
+    repository, folder = session.get("repository"), session.get("project") or ""
+    # All but the host: two people may mean repositories of one name.
+    project = "/".join(repository.split("/")[-2:]) if repository else folder.rpartition("/")[2]
     cost = Cost(
         kind=CostKind(session.get("cost_kind") or CostKind.UNKNOWN),
         **{name: session.get(key) for name, key in (("usd", "cost_usd"), ("low_usd",) * 2, ("high_usd",) * 2)},
@@ -327,7 +328,7 @@ def row(session: Mapping[str, Any], now: int) -> SessionRow:
         mark=OUTCOMES.get(state, ("", ""))[0],
         state=plain(state),
         agents=plain(", ".join(session.get("agents") or ())),
-        project=plain(project.rpartition("/")[2]),
+        project=plain(project),
         branch=plain(session.get("branch") or ""),
         turns=session.get("turn_count") or 0,
         active=when(int(datetime.fromisoformat(active).timestamp() * 1_000), now) if active else "",

@@ -11,6 +11,7 @@ from backstory.chronicle.tabs import TABS
 from backstory.web.reporting import slug
 from tests.support.attacks import ATTACKS, CANARY, MARK, TOUCHED, put
 from tests.support.browsing import tab as opened_tab
+from tests.support.browsing import touch
 from tests.support.counts import IS_LONG
 from tests.support.pages import served
 from tests.support.shell import Shell
@@ -55,20 +56,6 @@ def attacked(request: pytest.FixtureRequest, browser: Browser, hostile: Visitor)
         tab.page.add_init_script(CANARY)
         yield tab
         assert (tab.complaints, tab.elsewhere, len(tab.page.context.pages)) == ([], [], 1)
-
-
-def touch(tab: Tab) -> None:
-    """Read and open all of a page."""
-    unread = tab.page.locator("[data-block], [data-more]")
-
-    def is_read() -> bool:
-        if unread.count():
-            tab.js("document.querySelector('[data-block], [data-more]')?.scrollIntoView()")
-        return unread.count() == 0
-
-    tab.until(is_read)
-    tab.js(TOUCHED)
-    tab.js("new Promise(done => setTimeout(done, 0))")
 
 
 def read_whole(tab: Tab) -> None:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from importlib.metadata import files
 from typing import TYPE_CHECKING, Literal
 
 import pytest
 
 from backstory.chronicle.tabs import ON_PAGES
 from backstory.web.reporting import slug
-from tests.support.browsing import HEIGHT, WIDTHS, need_a_browser, tab
+from tests.support.browsing import HEIGHT, WIDTHS, axe_script, hindering, need_a_browser, tab
 from tests.support.counts import IS_LONG
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from playwright.sync_api import Browser
 
     from tests.support.browsing import Tab
@@ -37,28 +34,11 @@ SEEN_AS: list[tuple[int, Literal["light", "dark"], tuple[str, ...]]] = [
     (WIDTHS[0], "dark", ()),
 ]
 """How axe looks at a page, with which rules if not with all; the last one in the long form."""
-HINDERS = ("serious", "critical")
 
 
 @pytest.fixture(scope="module")
 def axe() -> str:
-    """The script of axe, out of its package for Python."""
-    (found,) = (each for each in files("axe-playwright-python") or () if each.name == "axe.min.js")
-    return found.read_text("utf-8")
-
-
-def hindering(seen: Tab, axe: str, *rules: str) -> list[str]:
-    """What hinders somebody on a page, folds open, each with its place. ``rules``: if not all of them."""
-    seen.js(axe)
-    seen.js("() => { for (const each of document.querySelectorAll('details')) each.open = true }")
-    asked = {"resultTypes": ["violations"]} | ({"runOnly": [*rules]} if rules else {})
-    answer: dict[str, Any] = seen.js("asked => axe.run(document, asked)", asked)
-    return [
-        f"{each['id']}: {node['html']:.300}\n{node['failureSummary']}"
-        for each in answer["violations"]
-        if each["impact"] in HINDERS
-        for node in each["nodes"]
-    ]
+    return axe_script()
 
 
 def where(month: Shell, path: str) -> str:
