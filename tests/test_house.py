@@ -39,20 +39,20 @@ ROOMS = {
         "folder of events",
     ),
     "ask": Budget(
-        5_195,
+        5_200,
         22,
         "a question each; marks of sessions; what a filter chooses, what lists are sorted by, worked out beforehand; "
         "the newest looked into one by one; rows of files",
     ),
     "chronicle": Budget(
-        5_200,
+        5_235,
         35,
         "reports: what is found, and the one value that every face draws, in parts if long; what a row is about; those "
         "that faces show beside each other; amounts of charts, and the SQL of every number",
     ),
     "cli": Budget(
-        20_855,
-        132,
+        21_095,
+        133,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
         "watched folders; files of pages; drift, named alike; keys of a context; what to do where a list is empty; "
@@ -103,7 +103,7 @@ ROOMS = {
         "what is around a record; another store beside it",
     ),
     "workspace": Budget(
-        14_350,
+        14_370,
         73,
         "history of other machines; what faces ask, outlines in columns, blocks that faces draw, the fields of every "
         "question, pages with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed; "

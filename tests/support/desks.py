@@ -67,9 +67,11 @@ class Desk:
         log = self._logs / f"{uid}.jsonl"
         before = log.read_bytes().count(b"\n") if log.exists() else 0
         at: dict[str, Any] = {"cwd": str(folder), "sessionId": uid}
-        asked = user(text, uuid=f"u{before}", parent=f"a{before - 2}" if before else None, **at)
+        # Turns are told apart by these ids, also those of several sessions.
+        mine = f"{name}-{before}"
+        asked = user(text, uuid=f"u{mine}", parent=f"a{name}-{before - 2}" if before else None, **at)
         with log.open("ab") as file:
-            file.write(asked + b"\n" + answer("done", uuid=f"a{before}", parent=f"u{before}", **at) + b"\n")
+            file.write(asked + b"\n" + answer("done", uuid=f"a{mine}", parent=f"u{mine}", **at) + b"\n")
 
     def token(self) -> str:
         """The secret of the login."""

@@ -240,6 +240,8 @@ def _team(ask: JsonAnswers, root: Path) -> None:
         sent = ask("sync")["sent_uids"]
         ask("reindex", "--sync")
         ask("sync", "status")
+        ask("report", "cost", "--remote", "--since", "2020-01-01")
+        ask("report", "standup", "--remote", "--since", "2020-01-01")
         ask("team", "repos")
         ask("team", "logins", "--for", "builds", "--may", "read")
         ask("team", "logins", "--for", "one", "--repo", "github.com/me/tool")

@@ -35,6 +35,7 @@ by: what groups are by
 by_agent: figures of each agent
 by_day: figures of each day
 by_model: figures of each model
+by_person: figures of each person of a team
 by_repository: figures of each repository
 by_session: figures of each session
 bytes: the length of a file or of what was moved
@@ -155,6 +156,7 @@ has_more: true if the list goes on
 hash: the hash of a commit
 heartbeat: when a runner last said that it lives
 held: true if it runs only when a person releases it
+here_count: sessions of a report that only this machine has
 high_usd: an estimate of what a lower bound may come to
 history: a section of a summary
 hit_count: how many hits there are
@@ -216,7 +218,7 @@ logs: the logs that were restored
 logs_read: logs that were read
 logs_seen: logs that were found
 low_usd: what a cost is at least, in dollars
-machine: the name of a machine: one that was let in, or whose history was erased
+machine: a machine: one that was let in, whose history was erased, or that sent a session
 machines: machines of the person that sent history
 marks: where the words are in a snippet: start and end
 masked: how often something was masked, by its shape
@@ -383,6 +385,7 @@ taken_out: true for what was taken out now
 target: the file, commit or pull request that was asked for
 technical_details: a section of a summary
 text: a text
+there_count: sessions of a report that a team's server has
 things: what is ours on the machine
 tips: tips, those that cost most first
 title: the title in a line
@@ -420,6 +423,7 @@ uid: the uid of a session
 uids: sessions, by uid
 unchanged_count: sessions of which there was nothing to send
 undated_turns: turns that were left out because they have no time
+underived_count: sessions that a team's server has yet to derive, which are not counted
 undone: true if it was undone
 unknown_records: records that nobody understands, by kind
 unnamed: the name that was removed

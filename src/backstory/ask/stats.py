@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -40,6 +40,8 @@ By = Literal[
 ]  # fmt: skip
 """The properties by which turns can be grouped; a subagent's are its listed session's. Of two, the first is of a moment
 and is what the key of a group has as ``within``."""
+PERSON = cast("By", "person")
+"""One more that only sessions of several people have, and no SQL here."""
 TIMES = ("day", "hour", "weekday")
 """Those that are of a moment."""
 HOURS = tuple(f"{hour:02}" for hour in range(24))
@@ -71,6 +73,8 @@ class StatsQuestion(Struct, frozen=True, kw_only=True):
     is_estimated: bool = True
     report: Callable[[int, int], None] = lambda done, total: None
     names: ProjectNames = ProjectNames()
+    person_of: Callable[[str], str | None] = lambda uid: None
+    """The person whose a session is, by its uid; here they are nobody's."""
 
     @property
     def is_ranged(self) -> bool:
@@ -451,6 +455,8 @@ class _Groups:
                 return self._place(Root.of(self._roots[fact]))
             case "session":
                 return GroupKey(value=Root.of(self._roots[fact]).uid)
+            case "person":
+                return GroupKey(value=self._asked.person_of(Root.of(self._roots[fact]).uid))
         return GroupKey(value=fact)
 
     def _time(self, ms: int, by: str) -> str | None:

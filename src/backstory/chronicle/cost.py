@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from backstory.ask.stats import HOURS, WEEKDAYS
+from backstory.ask.stats import HOURS, PERSON, WEEKDAYS
 from backstory.bounds import UNKNOWN, counted, duration, iso
 from backstory.chronicle.report import Count, OfGroup, OfSession, OfTool, Report, ReportTable, Section, facts
 from backstory.chronicle.window import window_words
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from backstory.workspace.history.sessions import ListedSession
     from backstory.workspace.history.stats import Stats, StatsQuery, ToolStats
     from backstory.workspace.reader import Reader
+    from backstory.workspace.team_reader import Whose
 
 GROUPINGS: tuple[By, ...] = ("day", "agent", "model", "repository", "session")
+OF_TEAM: tuple[By, ...] = (PERSON, *GROUPINGS)
 MOST_SHOWN = 10
 """The most groups that are shown, except of days; --json has all."""
 HEADS = ("SESSIONS", "TURNS", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "TIME", "COST")
@@ -50,18 +52,25 @@ class CostReport(Struct, frozen=True, kw_only=True):
     dearest: Mapping[str, ListedSession]
     undated: int
     is_counted_earlier: bool = False
+    whose: Mapping[str, Whose] = {}
+    """The person and the machine of each session, of a team."""
 
 
 def cost_report(
-    reader: Reader, query: StatsQuery, *, dearest: int, report: Callable[[int, int], None], more: tuple[By, ...] = ()
-) -> CostReport:
+    reader: Reader, query: StatsQuery, *, dearest: int, report: Callable[[int, int], None], more: tuple[By, ...] = (),
+    whose: Callable[[str], Whose] | None = None,
+) -> CostReport:  # fmt: skip
     """Count the turns that a query asks for. ``report`` receives how many turns were read, of how many.
 
-    ``more``: other groupings of them.
+    ``more``: other groupings of them. ``whose``: tells whose a session of a team is, by its uid.
     """
-    found = reader.stats_by(query, (*GROUPINGS, *more), report)
-    groups = {by: stats.groups for by, stats in zip((*GROUPINGS, *more), found, strict=True)}
-    uids = [each.key.value for each in groups["session"][:dearest] if each.key.value]
+    if whose is not None:
+        query = replace(query, person_of=lambda uid: whose(uid).person)
+    groupings = (*(GROUPINGS if whose is None else OF_TEAM), *more)
+    found = reader.stats_by(query, groupings, report)
+    groups = {by: stats.groups for by, stats in zip(groupings, found, strict=True)}
+    all_uids = [each.key.value for each in groups["session"] if each.key.value]
+    uids = all_uids[:dearest]
     return CostReport(
         query=query,
         total=found[0].total,
@@ -70,6 +79,7 @@ def cost_report(
         dearest={each.uid: each for each in reader.sessions_of(uids)},
         undated=found[0].undated,
         is_counted_earlier=found[0].is_counted_earlier,
+        whose={} if whose is None else {uid: whose(uid) for uid in all_uids},
     )
 
 
@@ -85,7 +95,7 @@ def report(found: CostReport, most: int = MOST_SHOWN) -> Report:
     ))  # fmt: skip
     head = sums(total, found.summaries)
     sections = [replace(head, sums=(*head.sums, ("Known", (known,)))) if known else head]
-    for by in GROUPINGS:
+    for by in filter(found.groups.__contains__, OF_TEAM):
         groups = found.groups[by]
         shown = groups if by == "day" else groups[:most]
         more = len(groups) - len(shown)
@@ -98,7 +108,10 @@ def report(found: CostReport, most: int = MOST_SHOWN) -> Report:
 def _name(found: CostReport, by: By, group: StatsGroup) -> str:
     value = group.key.value
     session = found.dearest.get(value) if by == "session" and value is not None else None
-    return f"{session.label} {session.heading}".strip() if session is not None else group_name(by, value)
+    if session is None:
+        return group_name(by, value)
+    whose = found.whose.get(session.uid)
+    return " ".join(filter(None, (session.label, whose and f"{whose.person}:", session.heading)))
 
 
 def group_name(by: By, value: str | None) -> str:
@@ -234,7 +247,7 @@ def as_json(found: CostReport) -> dict[str, Any]:
         "until": iso(found.query.wanted.until),
         "sums": _figures(total),
         "summary_sums": {"summary_count": found.summaries.turns} | used_as_json(found.summaries),
-        **{f"by_{by}": map(partial(_group_as_json, by), groups) for by, groups in found.groups.items()},
+        **{f"by_{by}": map(partial(_group_as_json, found, by), groups) for by, groups in found.groups.items()},
         "exact_usd": total.reported_usd,
         "computed_usd": total.computed_usd,
         "turns_without_cost": total.without_cost,
@@ -243,8 +256,9 @@ def as_json(found: CostReport) -> dict[str, Any]:
     }
 
 
-def _group_as_json(by: By, group: StatsGroup) -> dict[str, Any]:
-    return _key(by, group) | _figures(group.figures)
+def _group_as_json(found: CostReport, by: By, group: StatsGroup) -> dict[str, Any]:
+    whose = found.whose.get(group.key.value or "") if by == "session" else None
+    return _key(by, group) | ({} if whose is None else whose._asdict()) | _figures(group.figures)
 
 
 def _key(by: By, group: StatsGroup) -> dict[str, Any]:

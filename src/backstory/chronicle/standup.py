@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from backstory.workspace.history.sessions import ListedSession, SessionFilter
     from backstory.workspace.history.work import HandCommits, SessionWork
     from backstory.workspace.reader import Reader
+    from backstory.workspace.team_reader import Whose
 
 
 class Item(Struct, frozen=True, kw_only=True):
@@ -53,6 +54,8 @@ class Item(Struct, frozen=True, kw_only=True):
     results: Results
     refs: tuple[StoredRef, ...]
     cost: Cost | None
+    person: str | None = None
+    machine: str | None = None
 
 
 class StandupPlace(Struct, frozen=True, kw_only=True):
@@ -65,6 +68,8 @@ class StandupPlace(Struct, frozen=True, kw_only=True):
     items: Packed[Item]
     statuses: frozenset[Status]
     """Those that any of these has."""
+    person: str | None = None
+    """The person whose sessions these are, of a team."""
 
 
 class Standup(Struct, frozen=True, kw_only=True):
@@ -75,25 +80,45 @@ class Standup(Struct, frozen=True, kw_only=True):
     undated: int
 
 
-def standup(reader: Reader, wanted: SessionFilter, report: Callable[[int, int | None], None]) -> Standup:
+def standup(
+    reader: Reader, wanted: SessionFilter, report: Callable[[int, int | None], None],
+    whose: Callable[[str], Whose] | None = None,
+) -> Standup:  # fmt: skip
     """Report what was worked on in the sessions that a filter asks for, in its time.
 
-    ``report`` receives how many sessions were read, of how many; None while these are counted.
+    ``report`` receives how many sessions were read, of how many; None while these are counted. ``whose``: tells whose a
+    session of a team is, by its uid: then each person has places of their own.
     """
     costs, undated = reader.session_costs(wanted, lambda done, total: report(0, None))
     by_hand, ranked = reader.commits_by_hand(wanted.until), list[tuple[int, StandupPlace]]()
-    for (_, branch), group in groupby(reader.work(wanted, report), key=_place_of):
+    places = groupby(reader.work(wanted, report), key=_place_of)
+    for branch, person, group in ((key[1], *each) for key, works in places for each in _by_person(works, whose)):
         first = next(group)
         statuses, session = set[Status](), first.session
-        each_item = (_item(each, wanted, costs, by_hand) for each in chain([first], group))
+        each_item = (_item(each, wanted, costs, by_hand, whose) for each in chain([first], group))
         items = Packed(_noting(each_item, statuses))
         place = StandupPlace(
             name=session.project_name, project=session.main_project, branch=branch, items=items,
-            statuses=frozenset(statuses),
+            statuses=frozenset(statuses), person=person,
         )  # fmt: skip
         ranked.append((first.rank, place))
     ranked.sort(key=itemgetter(0))
+    order = {place.person: rank for rank, place in reversed(ranked)}
+    ranked.sort(key=lambda each: order[each[1].person])
     return Standup(wanted=wanted, places=tuple(place for _, place in ranked), undated=undated)
+
+
+def _by_person(
+    works: Iterator[SessionWork], whose: Callable[[str], Whose] | None
+) -> Iterator[tuple[str | None, Iterator[SessionWork]]]:
+    """The work of each person, in the order of the list; of nobody where nobody asks."""
+    if whose is None:
+        yield None, works
+        return
+    found: dict[str, list[SessionWork]] = {}
+    for each in works:
+        found.setdefault(whose(each.session.uid).person, []).append(each)
+    yield from ((person, iter(theirs)) for person, theirs in found.items())
 
 
 def _noting(items: Iterable[Item], statuses: set[Status]) -> Iterator[Item]:
@@ -106,7 +131,11 @@ def _place_of(work: SessionWork) -> tuple[str, str | None]:
     return work.session.repository_key, work.session.branch
 
 
-def _item(work: SessionWork, wanted: SessionFilter, costs: Mapping[str | None, Cost], by_hand: HandCommits) -> Item:
+def _item(
+    work: SessionWork, wanted: SessionFilter, costs: Mapping[str | None, Cost], by_hand: HandCommits,
+    whose: Callable[[str], Whose] | None,
+) -> Item:  # fmt: skip
+    person, machine = (None, None) if whose is None else whose(work.session.uid)
     return Item(
         session=work.session,
         asked=work.turns[0].prompt,
@@ -117,6 +146,8 @@ def _item(work: SessionWork, wanted: SessionFilter, costs: Mapping[str | None, C
         results=results_of(work, wanted.since),
         refs=tuple(each for each in work.refs if wanted.is_in_time(each.created_at)),
         cost=costs.get(work.session.uid),
+        person=person,
+        machine=machine,
     )
 
 
@@ -126,7 +157,7 @@ def report(found: Standup) -> Report:
         title=f"Stand-up {window_words(found.wanted)}",
         sections=tuple(
             Section(
-                title=facts((place.name or "no repository", place.branch)),
+                title=facts((place.person, place.name or "no repository", place.branch)),
                 about=OfSessions(_Uids(place.items)),
                 parts=tuple(
                     Section(title=status.capitalize(), mark=MARKS[status], rows=_Rows(place.items, status))
@@ -204,6 +235,7 @@ def _item_as_json(item: Item) -> dict[str, Any]:
     session, cost = item.session, item.cost
     return {
         **session_keys(session.uid, session.label),
+        **({} if item.person is None else {"person": item.person, "machine": item.machine}),
         "title": session.heading or None,
         "agents": session.agents,
         "status": item.progress.status,

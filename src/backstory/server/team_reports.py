@@ -14,7 +14,7 @@ from backstory.server.people import person_called
 from backstory.server.reading import NOWHERE, Moment, TeamPlace
 from backstory.store.private import make_private_folder
 from backstory.workspace.opening import open_workspace
-from backstory.workspace.stores.report_store import PartPage, SessionPart
+from backstory.workspace.stores.report_store import PartPage, SessionPart, all_parts
 from backstory.workspace.team_reader import TeamReader, made_of
 
 if TYPE_CHECKING:
@@ -60,11 +60,7 @@ class TeamReports:
         What is asked of it must not begin earlier than ``wanted.since``. Questions about tools, files, refs and words
         of prompts find nothing. Raises Refused.
         """
-        parts, page = list[SessionPart](), self.page(caller, wanted)
-        parts += page.parts
-        while page.end is not None:
-            page = self.page(caller, replace(wanted, after=page.end))
-            parts += page.parts
+        parts = list(all_parts(lambda end: self.page(caller, replace(wanted, after=end))))
         make_private_folder(self._folder)
         with tempfile.TemporaryDirectory(dir=self._folder) as folder:
             environ = {"BACKSTORY_HOME": folder, "HOME": folder}

@@ -5,6 +5,7 @@ A session that is here and there is read here, if this machine has all turns tha
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -37,9 +38,13 @@ class Whose(NamedTuple):
 
 
 class SessionSources(NamedTuple):
-    """The number of sessions that the server has, that only this machine has, and that the server has yet to derive."""
+    """The number of sessions that the server has, of these people, that only this machine has, and that wait.
+
+    ``waiting``: the server has yet to derive them.
+    """
 
     there: int
+    people: tuple[str, ...]
     here: int
     waiting: int
 
@@ -60,12 +65,12 @@ class TeamReader(Reader):
 
     def sources(self, wanted: SessionFilter) -> SessionSources:
         """Return where the sessions of a list are from."""
-        there = here = 0
-        stores = self._listing.stores(everywhere=wanted.everywhere)
+        stores, there, here = self._listing.stores(everywhere=wanted.everywhere), Counter[str](), 0
         for _, place in self._listing.each_place(stores, wanted):
-            is_there = session_identity(place.uid) in self._parts
-            there, here = there + is_there, here + (not is_there)
-        return SessionSources(there, here, self._waiting)
+            part = self._parts.get(session_identity(place.uid))
+            there.update(() if part is None else (part.person,))
+            here += part is None
+        return SessionSources(there.total(), tuple(sorted(there)), here, self._waiting)
 
     def commits_by_hand(self, until: int | None = None) -> HandCommits:
         """The commits of what sessions of this machine edited; nobody here was in the folders of others."""

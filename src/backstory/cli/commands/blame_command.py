@@ -8,6 +8,7 @@ import click
 
 from backstory.cli import output
 from backstory.cli.options import readable
+from backstory.cli.remote_reports import without_team
 from backstory.cli.report_options import form_options, print_report
 from backstory.cli.stop_signals import stop_on_signals
 from backstory.errors import FileNotHere, LinesNotThere, NothingToBlame, NotInRepository
@@ -26,6 +27,7 @@ _PULL_REQUEST = lazy_regex(r"(?:[\w.-]+(?:/[\w.-]+)+)?[#!]\d{1,9}|https?://\S+",
 @click.command("blame", short_help="Find the sessions behind lines, commits and pull requests.")
 @click.argument("target", metavar="FILE[:LINE]|COMMIT|PR", required=False)
 @form_options
+@without_team("The team's server does not know which line is whose")
 @click.pass_obj
 def command(app: App, target: str | None, form: Form) -> None:
     """Report the sessions and turns behind a file, some of its lines, a commit, or a pull request.

@@ -8,12 +8,14 @@ import click
 
 from backstory.chronicle.window import DAY_MS
 from backstory.cli import output
-from backstory.cli.report_options import print_queries, print_report, print_where_there_is, report_options, wanted_by
+from backstory.cli.remote_reports import reading, team_options
+from backstory.cli.report_options import print_queries, print_report, report_options, wanted_by
 from backstory.cli.views.counting import counting
 from backstory.workspace.history.stats import StatsQuery
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
+    from backstory.cli.remote_reports import TeamQuestion
     from backstory.cli.report_options import Form, ReportQuestion
 
 
@@ -24,8 +26,9 @@ DEAREST = 10
 
 @click.command("cost", short_help="Sum up what agents used and cost.")
 @report_options
+@team_options
 @click.pass_obj
-def command(app: App, asked: ReportQuestion, form: Form) -> None:
+def command(app: App, asked: ReportQuestion, form: Form, team: TeamQuestion | None) -> None:
     """Sum up what agents used and cost: by day, agent, model, repository and session.
 
     The last 30 days, in every project; WORDS limit it to matching sessions. A turn that several sessions hold counts
@@ -40,16 +43,20 @@ def command(app: App, asked: ReportQuestion, form: Form) -> None:
     if form.explain:
         print_queries(cost_queries(app.reader, wanted))
         return
-    with counting("Counting turns") as report:
-        found = cost.cost_report(app.reader, StatsQuery(wanted=wanted), dearest=DEAREST, report=report)
-    if not found.total.sessions:
-        print_where_there_is(app, wanted)
-    if not (found.total.sessions or form.json):
-        return
-    print_report(
-        app, form, found, as_json=cost.as_json, drawn=cost.report,
-        kind="a report of what agents used and cost", wanted=wanted,
-    )  # fmt: skip
+    with reading(app, team, wanted, has_work=False) as source:
+        with counting("Counting turns") as report:
+            found = cost.cost_report(
+                source.reader, StatsQuery(wanted=wanted), dearest=DEAREST, report=report, whose=source.whose
+            )
+        if not found.total.sessions:
+            source.print_where_there_is(wanted)
+        if not (found.total.sessions or form.json):
+            return
+        print_report(
+            app, form, found, as_json=source.as_json(cost.as_json), drawn=source.drawn(cost.report),
+            kind="a report of what agents used and cost", wanted=source.wanted_here(wanted),
+        )  # fmt: skip
+        source.say_what_is_missing(form)
     unknown = cost.not_counted(found.total, found.summaries, found.undated)
     if unknown and not (form.json or form.markdown):
         output.talk(unknown)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from backstory.cli.remote_reports import without_team
 from backstory.cli.report_options import about_one_place
 from backstory.cli.views.tips_report import full_option, print_tips
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 @click.command("cost-tips", short_help="Find what would have cost less, and what to do.")
 @about_one_place
 @full_option
+@without_team("The team's server does not keep what patterns are found in")
 @click.pass_obj
 def command(app: App, asked: ReportQuestion, form: Form, whole: bool) -> None:
     """Find what would have cost less: context, problem, what to do, and about how much that saves.

@@ -45,13 +45,13 @@ show S3 --md --redact > session.md
 stats --by model --since monday
 stats --all --by project
 report standup --since yesterday
-report standup the parser
+report standup --remote --org 'The team'
 report recap S3
 report recap S3 --md
 report search rate limit
 report search parser --here
 report cost --since 'last month'
-report cost --explain > cost.sql
+report cost --remote --repo me/app
 report blame src/pool.py:42
 report blame HEAD~2
 report tips

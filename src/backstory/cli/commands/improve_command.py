@@ -12,6 +12,7 @@ from backstory.chronicle.improve import content_with, diff_of, proposal_section
 from backstory.chronicle.report import Section
 from backstory.chronicle.window import DAY_MS
 from backstory.cli import output
+from backstory.cli.remote_reports import without_team
 from backstory.cli.report_options import about_one_place, print_report, print_where_there_is, wanted_by
 from backstory.cli.views.report_view import section_lines
 from backstory.errors import NotConfirmed, UncommittedChanges
@@ -38,6 +39,7 @@ SPAN_MS = 90 * DAY_MS
 @click.option("--apply", "is_applied", is_flag=True, help="Ask about each proposal, and add it to the file.")
 @click.option("--yes", "-y", is_flag=True, help="With --apply: add all of them without asking.")
 @click.option("--dirty", is_flag=True, help="With --apply: also to a file with uncommitted changes.")
+@without_team("The team's server does not keep what went wrong in each call")
 @click.pass_obj
 def command(
     app: App,

@@ -8,6 +8,7 @@ import click
 
 from backstory.cli import output
 from backstory.cli.options import limit_option, not_searched, why_no_sessions
+from backstory.cli.remote_reports import without_team
 from backstory.cli.report_options import print_report, report_options
 from backstory.workspace.history.sessions import SessionFilter
 
@@ -23,6 +24,7 @@ MARKER = "BACKSTORY_RUN"
 @click.command("search", short_help="Find sessions by words, grouped by repository.")
 @limit_option("The most sessions listed.", default=20)
 @report_options
+@without_team("The team's server is searched by `backstory search WORDS --remote`. For this report")
 @click.pass_context
 def command(ctx: click.Context, limit: int, asked: ReportQuestion, form: Form) -> None:
     """Find sessions by WORDS, grouped by repository, each with the command that continues it.

@@ -8,10 +8,10 @@ import click
 
 from backstory.chronicle.window import DAY_MS
 from backstory.cli import output
+from backstory.cli.remote_reports import reading, team_options
 from backstory.cli.report_options import (
     print_queries,
     print_report,
-    print_where_there_is,
     report_options,
     wanted_by,
 )
@@ -19,14 +19,16 @@ from backstory.cli.views.counting import counting
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
+    from backstory.cli.remote_reports import TeamQuestion
     from backstory.cli.report_options import Form, ReportQuestion
     from backstory.workspace.history.sessions import SessionFilter
 
 
 @click.command("standup", short_help="Report what was worked on: what is done, in progress, stuck.")
 @report_options
+@team_options
 @click.pass_obj
-def command(app: App, asked: ReportQuestion, form: Form) -> None:
+def command(app: App, asked: ReportQuestion, form: Form, team: TeamQuestion | None) -> None:
     """Report what was worked on: by repository and branch, what is done, in progress and stuck.
 
     The last 24 hours, in every project; WORDS limit it to matching sessions. --since workday: from the beginning of
@@ -39,18 +41,21 @@ def command(app: App, asked: ReportQuestion, form: Form) -> None:
     if form.explain:
         _explain(app, wanted)
         return
-    with counting("Reading sessions") as report:
-        found = standup.standup(app.reader, wanted, report)
-    if found.undated:
-        output.talk(f"{output.counted(found.undated, 'turn')} without a time left out.")
-    if not found.places:
-        print_where_there_is(app, wanted)
-    if not (found.places or form.json):
-        return
-    print_report(
-        app, form, found, as_json=standup.as_json, drawn=standup.report,
-        kind="a stand-up: by repository and branch, what is done, in progress and stuck", wanted=wanted,
-    )  # fmt: skip
+    with reading(app, team, wanted, has_work=True) as source:
+        with counting("Reading sessions") as report:
+            found = standup.standup(source.reader, wanted, report, source.whose)
+        if found.undated:
+            output.talk(f"{output.counted(found.undated, 'turn')} without a time left out.")
+        if not found.places:
+            source.print_where_there_is(wanted)
+        if not (found.places or form.json):
+            return
+        print_report(
+            app, form, found, as_json=source.as_json(standup.as_json), drawn=source.drawn(standup.report),
+            kind="a stand-up: by repository and branch, what is done, in progress and stuck",
+            wanted=source.wanted_here(wanted),
+        )  # fmt: skip
+        source.say_what_is_missing(form)
 
 
 def _explain(app: App, wanted: SessionFilter) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from backstory.cli.remote_reports import without_team
 from backstory.cli.report_options import about_one_place
 from backstory.cli.views.tips_report import full_option, print_tips
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 @click.command("tips", short_help="Find what recurs in how you work, and what to do about it.")
 @about_one_place
 @full_option
+@without_team("The team's server does not keep what patterns are found in")
 @click.pass_obj
 def command(app: App, asked: ReportQuestion, form: Form, whole: bool) -> None:
     """Find patterns in how you work with agents: each with its evidence, what it cost, and what to do about it.

@@ -44,6 +44,8 @@ class StatsQuery(Struct, frozen=True, kw_only=True):
     """Only the turns of this group of a grouping, without summaries; None: all."""
     zone: tzinfo | None = None
     is_estimated: bool = True
+    person_of: Callable[[str], str | None] = lambda uid: None
+    """As ``StatsQuestion`` has it."""
 
 
 class StatsGroup(Struct, frozen=True, kw_only=True):
@@ -173,7 +175,7 @@ def asked_of_each(
         asked = StatsQuestion(
             wanted=wanted, among=query.among, groupings=tuple(groupings), zone=query.zone, but_sessions=sessions,
             but_turns=turns, is_estimated=query.is_estimated, report=report, names=listing.project_names(),
-            only=query.only,
+            only=query.only, person_of=query.person_of,
         )  # fmt: skip
         found.append((store, asked))
         if store is not stores[-1]:

@@ -26,11 +26,13 @@ from backstory.store.tables import repositories
 from backstory.workspace.history.work import settled_work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from backstory.store import Session, Store
 
+FOLDER_LEFT_OUT = "."
+"""The folder of a session as it leaves a machine, where that is no repository's."""
 P = TypeVar("P", bound=Struct)
 
 
@@ -86,6 +88,15 @@ class PartPage(Struct, frozen=True):
 
     parts: list[SessionPart]
     end: str | None
+
+
+def all_parts(page: Callable[[str | None], PartPage]) -> Iterator[SessionPart]:
+    """Yield the parts of all pages. ``page`` returns the one that begins at a place; None: the first."""
+    found = page(None)
+    yield from found.parts
+    while found.end is not None:
+        found = page(found.end)
+        yield from found.parts
 
 
 class ReportStore(Staging):
@@ -144,6 +155,9 @@ class _PartRows:
             found = _unpacked(each.figures, _Figures)
             if n == 0:
                 (session,) = _named(found, "sessions")
+                # No folder's name leaves a machine, so that all of those that are no repository would be one.
+                if session.get("project") == FOLDER_LEFT_OUT:
+                    session |= {"project": None, "cwd": None}
                 # Two machines may have given the same number.
                 key = session.get("owner"), session.get("number")
                 session["number"] = None if key in self._numbers else key[1]
