@@ -63,7 +63,8 @@ HOMES: dict[str, str | tuple[str, ...]] = {
     "rich": "cli/", "textual": "cli/tui/", "markdown_it": ("cli/tui/", "web/"),
     "tomlkit": "config.py", "platformdirs": "workspace/opening.py", "watchfiles": "ingest/watch.py",
     "psutil": ("runs/process.py", "store/file/waiting.py"),
-    "starlette": ("web/", "server/"), "uvicorn": ("web/", "server/"), "jinja2": "web/", "markupsafe": "web/",
+    "starlette": ("web/", "server/"), "uvicorn": ("web/", "server/"), "jinja2": "web/", "prometheus_client": "server/",
+    "markupsafe": "web/",
     "cryptography": ("web/", "sync/sealing.py"), "psycopg": "server/", "psycopg_pool": "server/", "httpx": "sync/",
     "mcp": "mcp/", "mcp_types": "mcp/", "anyio": "mcp/",
 }  # fmt: skip

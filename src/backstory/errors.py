@@ -200,6 +200,15 @@ class DatabaseUnusable(BackstoryError):
         super().__init__(f"The server's database cannot be used: {why}.")
 
 
+class BackupRefused(BackstoryError):
+    """A server's copy cannot be made here, or one cannot be brought back."""
+
+    exit_code = 65
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"Nothing was changed: {why}.")
+
+
 class PortTaken(BackstoryError):
     """The team server cannot listen where it was told to."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,19 @@ def empty(postgres: str) -> Iterator[str]:
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A folder for a PostgreSQL of a test's own, which is stopped if it still runs."""
+    with postgres_folder() as made:
+        yield made
+
+
+@pytest.fixture
+def other_folder() -> Iterator[Path]:
+    """Another one."""
+    with postgres_folder() as made:
+        yield made
+
+
+@contextmanager
+def postgres_folder() -> Iterator[Path]:
     made = Path(open_folder())
     yield made
     own = own_database(made)

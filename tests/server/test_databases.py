@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import suppress
-from importlib.resources import files
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ from tests.support.clock import Clock
 from tests.support.counts import IS_LONG
 from tests.support.cutting import cutting
 from tests.support.going import until
+from tests.support.migrations import MIGRATIONS, left_at
 from tests.support.senders import LAPTOP, UID, Sender, cut
 from tests.support.small_disk import small_disk
 from tests.support.team import Team, team_of
@@ -32,20 +32,6 @@ from tests.support.typed_home import TypedHome
 
 if TYPE_CHECKING:
     from backstory.server.postgres import OwnDatabase
-
-MIGRATIONS = sorted(each.name for each in files("backstory.server").joinpath("migrations").iterdir())
-
-
-def left_at(count: int, folder: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
-    """Have the tables of a server of before, which knew so many migrations."""
-    (folder / "migrations").mkdir(parents=True)
-    for name in MIGRATIONS[:count]:
-        source = Path(str(files("backstory.server").joinpath("migrations", name)))
-        shutil.copy(source, folder / "migrations")
-    with monkeypatch.context() as patched:
-        patched.setattr(database, "files", lambda package: folder)
-        with prepared(address):
-            pass
 
 
 OF_BEFORE = """

@@ -11,19 +11,15 @@ import subprocess
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
 
 from backstory.errors import DatabaseNotStarted
-from backstory.exchange import frames
-from backstory.exchange.frames import joined, read
 from backstory.runs import process
 from backstory.server.postgres import own_database
 from backstory.server.serving import SESSIONS, opened
-from backstory.sync.notes import SyncNotes
-from tests.support import laptops
 from tests.support.broken_laptop import BrokenLaptop
 from tests.support.broken_laptop import same as same_there
 from tests.support.clock import Clock
@@ -33,7 +29,7 @@ from tests.support.going import until
 from tests.support.senders import Sender
 from tests.support.served import RunningServer
 from tests.support.team import Team
-from tests.support.typed_home import PROGRAM, TypedHome
+from tests.support.typed_desks import TypedDesk, same
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,57 +41,8 @@ PULL_FAULTS = FAULTS * 3 if IS_LONG else [Fault.UNREAD, Fault.IN_ANSWER, Fault.D
 KILLS = 100 if IS_LONG else 4
 
 
-class Desk(TypedHome):
-    """A machine whose sessions are synced by commands."""
-
-    def __init__(self, home: Path) -> None:
-        home.mkdir()
-        super().__init__(home)
-        self.texts = list[str]()
-
-    def works(self, name: str, count: int) -> None:
-        texts = [f"text {len(self.texts) + number} of it" for number in range(count)]
-        laptops.go_on(self.home, self.home / "app", name, *texts)
-        self.texts += texts
-
-    def starts(self, *words: str) -> subprocess.Popen[str]:
-        return subprocess.Popen([*PROGRAM, *words], env=self.environ, cwd=self.home, stdout=subprocess.DEVNULL,
-                                stderr=subprocess.DEVNULL, text=True)  # fmt: skip
-
-    def opted_in(self, address: str, code: str) -> None:
-        assert self.types("login", address, "--code", code, "--person", "anna").returncode == 0
-        assert self.types("config", "set", "sync.repositories", "janedoe/app").returncode == 0
-        assert self.types("config", "set", "sync.enabled", "true").returncode == 0
-
-    def syncs(self) -> tuple[int, Any]:
-        done = self.types("sync", "--json")
-        assert done.returncode in (0, 69, 75), done.stderr
-        assert (done.stdout == "") == (done.returncode != 0)
-        return done.returncode, json.loads(done.stdout or "null")
-
-
 def ended(*processes: subprocess.Popen[str]) -> bool:
     return any(each.poll() is not None for each in processes)
-
-
-def same(desk: Desk, admin: str, organisation: str) -> None:
-    """Assert that the server has what this machine has, whole, once, and up to where its notes say."""
-    with psycopg.connect(admin) as connection:
-        rows = connection.execute(
-            "select f.session, f.head, f.data from backstory.frame f join backstory.session s"
-            " using (tenant, person, machine, epoch) join backstory.organisation o using (tenant)"
-            " where s.uid = f.session and f.number <= s.frames and o.name = %s order by f.session, f.number",
-            (organisation,),
-        ).fetchall()
-    parts: dict[str, list[bytes]] = {}
-    for uid, head, data in rows:
-        parts.setdefault(uid, []).append(head.encode() + b"\n" + bytes(data))
-    said = [json.loads(line) for each in parts.values() for line in joined([read(part) for part in each])]
-    prompts = [each["event"]["UserMessage"]["content"] for each in said if "UserMessage" in each.get("event", {})]
-    assert sorted(prompts) == sorted(desk.texts)
-    (notes,) = (desk.home / "backstory" / "sync").glob("server-*.jsonl")
-    noted = {uid: each.chain for uid, each in SyncNotes.read(notes).sent.items()}
-    assert noted == {uid: frames.head_of(each[-1]).chain for uid, each in parts.items()}
 
 
 def once(step: int, kill: Callable[[], object], fault: Fault = Fault.NONE) -> Callable[[int], Fault]:
@@ -179,7 +126,7 @@ def test_whenever_postgresql_is_killed_all_is_there_once(
 
 @pytest.mark.slow
 def test_a_person_who_is_put_out_by_a_request_whose_answer_was_lost_is_out(made_team: Team, tmp_path: Path) -> None:
-    desk = Desk(tmp_path / "desk")
+    desk = TypedDesk(tmp_path / "desk")
     with made_team.served() as address, cutting(address) as proxy:
         desk.opted_in(proxy.address, made_team.people.found("Lost answers"))
         code = desk.types("team", "invite").stdout.split()[-1]
@@ -194,7 +141,7 @@ def test_a_person_who_is_put_out_by_a_request_whose_answer_was_lost_is_out(made_
 
 @pytest.mark.slow
 def test_who_leaves_by_a_request_whose_answer_was_lost_has_left(made_team: Team, tmp_path: Path) -> None:
-    desk = Desk(tmp_path / "desk")
+    desk = TypedDesk(tmp_path / "desk")
     with made_team.served() as address, cutting(address) as proxy:
         desk.opted_in(proxy.address, made_team.people.found("Lost answers"))
         code = desk.types("team", "invite", "--as", "admin").stdout.split()[-1]
@@ -211,7 +158,7 @@ def test_who_leaves_by_a_request_whose_answer_was_lost_has_left(made_team: Team,
 
 @pytest.mark.slow
 def test_whatever_breaks_or_is_killed_a_pull_brings_all_once(made_team: Team, tmp_path: Path) -> None:
-    desk, laptop = Desk(tmp_path / "desk"), Desk(tmp_path / "laptop")
+    desk, laptop = TypedDesk(tmp_path / "desk"), TypedDesk(tmp_path / "laptop")
     with made_team.served() as address, cutting(address) as proxy:
         desk.opted_in(proxy.address, made_team.people.found("Pulls"))
         for name in "abc":
@@ -236,7 +183,7 @@ def test_whatever_breaks_or_is_killed_a_pull_brings_all_once(made_team: Team, tm
         assert len(proxy.requests) == 1
 
 
-def pulled(laptop: Desk) -> list[str]:
+def pulled(laptop: TypedDesk) -> list[str]:
     """The prompts of all sessions that are here."""
     path = laptop.home / "exported.jsonl"
     path.unlink(missing_ok=True)
@@ -251,7 +198,7 @@ def pulled(laptop: Desk) -> list[str]:
 
 @pytest.mark.slow
 def test_whenever_the_client_is_killed_all_is_there_once(postgres: str, made_team: Team, tmp_path: Path) -> None:
-    desk, admin = Desk(tmp_path / "desk"), made_team.people.found("Kills")
+    desk, admin = TypedDesk(tmp_path / "desk"), made_team.people.found("Kills")
     with made_team.served() as address, cutting(address) as proxy:
         desk.opted_in(proxy.address, admin)
         for step in range(1, 4):
@@ -270,7 +217,7 @@ def test_whenever_the_client_is_killed_all_is_there_once(postgres: str, made_tea
 
 @pytest.mark.slow
 def test_whatever_is_killed_again_and_again_all_is_there_once(folder: Path, tmp_path: Path) -> None:
-    chance, desk = random.Random(41), Desk(tmp_path / "desk")
+    chance, desk = random.Random(41), TypedDesk(tmp_path / "desk")
     server = RunningServer(folder, tmp_path)
     port = server.address.rpartition(":")[2]
     own = own_database(folder)

@@ -27,7 +27,7 @@ from tests.support.clock import Clock
 from tests.support.going import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from backstory.server.database import TeamDatabase
     from backstory.server.people import LetIn
@@ -72,7 +72,7 @@ class Team:
 
     def __init__(self, database: TeamDatabase, clock: Clock, folder: Path) -> None:
         self.database, self.clock, self.folder = database, clock, folder
-        api = self._api()
+        api = self.api()
         self.people, self.deriving = api.people, api.deriving
         self.client = TestClient(api.app())
 
@@ -80,14 +80,15 @@ class Team:
         """The time of the clock."""
         return datetime.fromtimestamp(self.clock.ms / 1_000, UTC)
 
-    def _api(self) -> Api:
+    def api(self) -> Api:
+        """The answers of this server."""
         return Api(self.database, self.folder, self.now, Limits(10_000))
 
     @contextmanager
     def served(self) -> Iterator[str]:
         """The address of this server, on a port of this machine, while this lasts."""
         # What belongs to the loop of one server is not for another one.
-        api = self._api()
+        api = self.api()
         config = uvicorn.Config(api.app(), lifespan="off", ws="none", log_level="critical", access_log=False)
         with listening(ServerPlace(host="127.0.0.1", port=0)) as sock:
             server = uvicorn.Server(config)
@@ -137,9 +138,9 @@ def empty_database(admin: str) -> Iterator[str]:
 
 
 @contextmanager
-def team_of(address: str, clock: Clock) -> Iterator[Team]:
+def team_of(address: str, clock: Clock, prepare: Callable[[str], TeamDatabase] = prepared) -> Iterator[Team]:
     """A team server with this database."""
-    with prepared(address) as database, tempfile.TemporaryDirectory(prefix="backstory-sessions-") as folder:
+    with prepare(address) as database, tempfile.TemporaryDirectory(prefix="backstory-sessions-") as folder:
         team = Team(database, clock, Path(folder))
         # All requests in one loop, as in a server.
         with team.client:

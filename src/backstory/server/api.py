@@ -272,8 +272,10 @@ class Api:
     # who is in --------------------------------------------------------------------------------------------------------
 
     def _me(self, caller: Caller, asked: ServerRequest) -> Any:
-        organisation = self.people.organisation(caller)
-        return {"organisation": organisation, "name": caller.name, "role": caller.role, "scopes": sorted(caller.scopes)}
+        return {
+            "organisation": self.people.organisation(caller), "name": caller.name, "role": caller.role,
+            "scopes": sorted(caller.scopes), "state": self._database.state(),
+        }  # fmt: skip
 
     def _logins(self, caller: Caller, asked: ServerRequest) -> Any:
         return {"logins": self.logins.everyone(caller)}

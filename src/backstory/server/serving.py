@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 import uvicorn
 from msgspec import Struct
 
+from backstory import __version__
 from backstory.errors import ListeningRefused, PortTaken
 from backstory.server.api import DERIVING, Api
 from backstory.server.database import make_own, prepared
 from backstory.server.door import BrowserNames
+from backstory.server.observing import Observed, ServerFigures, figures_at, log_in
 from backstory.server.postgres import own_database
 from backstory.server.working import working
 from backstory.web.serving import ended_by_signals
@@ -38,6 +40,21 @@ class ServedTeam(Struct, frozen=True, kw_only=True):
     code: str | None
     is_own: bool
     """It has a PostgreSQL of its own, which ends with it."""
+    figures: str | None = None
+    """The address that answers Prometheus."""
+
+
+class SeenFrom(Struct, frozen=True, kw_only=True):
+    """Places for who runs a server. ``figures``: the address and port for Prometheus; ``log``: a file, '-' for stderr.
+
+    None: nothing is answered or written there.
+    """
+
+    figures: tuple[str, int] | None = None
+    log: Path | None = None
+
+
+UNSEEN = SeenFrom()
 
 
 class ServerPlace(Struct, frozen=True, kw_only=True):
@@ -63,32 +80,39 @@ class ServerPlace(Struct, frozen=True, kw_only=True):
 
 def serve(
     place: ServerPlace, folder: Path, database_url: str | None, organisation: str, tell: Callable[[ServedTeam], None],
-    kept_bytes: int,
+    kept_bytes: int, seen: SeenFrom = UNSEEN,
 ) -> None:  # fmt: skip
     """Serve until a person or the system ends it.
 
     ``database_url``: of a PostgreSQL, else one of its own is in ``folder``; ``organisation``: the name of the first;
-    ``kept_bytes``: the most of sessions that are read, for each organisation.
-    Raises DatabaseNotStarted, DatabaseUnusable, PortTaken, ListeningRefused, ServerNotInstalled.
+    ``kept_bytes``: the most of sessions that are read, for each organisation; ``seen``: for who runs it.
+    Raises DatabaseNotStarted, DatabaseUnusable, PortTaken, ListeningRefused, ServerNotInstalled, CannotWrite.
     """
     check(place)
     with ExitStack() as ends:
+        log = ends.enter_context(log_in(seen.log))
         sock = ends.enter_context(listening(place))
         database = ends.enter_context(opened(folder, database_url))
         sessions = folder / SESSIONS
         ends.enter_context(working(database.address, sessions / DERIVING))
         api = Api(database, sessions, kept_bytes=kept_bytes, names=BrowserNames(place.is_encrypted))
         api.kept.begin()
+        figures, figures_address = ServerFigures(database), None
+        if seen.figures is not None:
+            figures_address = ends.enter_context(figures_at(*seen.figures, figures))
         config = uvicorn.Config(
-            api.app(), lifespan="off", ws="none", log_level="critical", access_log=False, server_header=False,
-            timeout_graceful_shutdown=ENDS_IN_S, proxy_headers=place.is_behind_proxy,
+            Observed(api.app(), figures, log), lifespan="off", ws="none", log_level="critical", access_log=False,
+            server_header=False, timeout_graceful_shutdown=ENDS_IN_S, proxy_headers=place.is_behind_proxy,
             ssl_certfile=place.certificate, ssl_keyfile=place.key,
         )  # fmt: skip
         server = _Server(config, api)
         bound = ServerPlace(host=place.host, port=sock.getsockname()[1], certificate=place.certificate)
         ends.enter_context(ended_by_signals(server))
         code = api.people.first_code(organisation)
-        tell(ServedTeam(address=bound.address, code=code, is_own=database_url is None))
+        tell(ServedTeam(address=bound.address, code=code, is_own=database_url is None, figures=figures_address))
+        if log is not None:
+            log.write("started", version=__version__)
+            ends.callback(log.write, "ended")
         server.run(sockets=[sock])
 
 

@@ -28,13 +28,14 @@ LINES_LEAST = 1_000
 
 
 class SyncNote(Struct, frozen=True, omit_defaults=True):
-    """A line: of a session, of a file that was read or written, or about who writes."""
+    """A line: of a session, of a file that was read or written, about who writes, or the state of a server."""
 
     uid: Uid | None = None
     sent: SentPoint | None = None
     file: str = ""
     writer: str = ""
     machine: str = ""
+    state: str = ""
 
 
 class SyncNotes(Struct):
@@ -45,6 +46,8 @@ class SyncNotes(Struct):
     files: set[str] = field(default_factory=set)
     writer: str = ""
     machine: str = ""
+    state: str = ""
+    """The state of a server's database: it differs where that is another one, or goes on from an earlier time."""
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -94,6 +97,7 @@ class SyncNotes(Struct):
     def rewrite(self) -> None:
         """Write the file anew, with the lines that count."""
         lines = [SyncNote(writer=self.writer, machine=self.machine)] if self.writer else []
+        lines += [SyncNote(state=self.state)] if self.state else []
         lines += [SyncNote(file=each) for each in sorted(self.files)]
         lines += [SyncNote(uid=uid, sent=sent) for uid, sent in self.sent.items()]
         part = self.path.with_name(f".{self.path.name}.{os.getpid()}")
@@ -108,6 +112,8 @@ class SyncNotes(Struct):
             self.sent[line.uid] = line.sent
         elif line.file:
             self.files.add(line.file)
+        elif line.state:
+            self.state = line.state
         elif line.writer:
             self.writer, self.machine = line.writer, line.machine
 

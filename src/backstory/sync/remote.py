@@ -64,7 +64,8 @@ class Remote:
             raise SyncNotInstalled from missing
         self.address, self.machine, self._wait = address, machine, wait
         self._httpx, self._tries = httpx, TRIES if is_patient else 1
-        self._is_away = False
+        self._is_away, self.has_answered = False, False
+        """The latter: since it was away, when another one may have come in its place."""
         self.requests = 0
         """The number of requests that were sent."""
         headers = {PROTOCOL_HEADER: str(PROTOCOL)}
@@ -125,6 +126,7 @@ class Remote:
             try:
                 answer = self._client.request(method, path, content=data, headers=headers)
             except self._httpx.RequestError as failed:
+                self.has_answered = False
                 if not left:
                     self._is_away = True
                     raise ServerUnreachable(self.address, str(failed) or type(failed).__name__) from failed
@@ -134,6 +136,7 @@ class Remote:
                 asked = _seconds(answer.headers.get("retry-after"))
                 if answer.status_code not in TRY_AGAIN or not left or asked > ASKED_S_MAX:
                     self._is_away = answer.status_code in TRY_AGAIN
+                    self.has_answered = not self._is_away
                     return self._checked(answer, asked)
             # Never sooner than the server asked for.
             self._wait(max(min(wait, WAIT_S_MAX) * random.uniform(0.5, 1.0), asked))

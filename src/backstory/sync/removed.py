@@ -5,7 +5,7 @@ One that came here from another machine is a copy: of it only what this machine 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,8 +19,7 @@ from backstory.sync.pull_plan import SentPoint
 from backstory.sync.remote import understood
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Sequence
 
     from backstory.sync.remote import Remote
 
@@ -48,13 +47,20 @@ def forgotten(mark: str = "", telling: tuple[int, ...] = ()) -> SentPoint:
     return SentPoint(epoch=1, upto=START, chain=frames.NO_CHAIN, mark=mark, history=FORGOTTEN, telling=telling)
 
 
-def keep_forgotten(path: Path) -> None:
+def keep_forgotten(notes: SyncNotes) -> None:
     """Forget what is noted of a server, which may be another one by now, but for what a person took out of it."""
-    if path.exists():
-        notes = SyncNotes.read(path)
-        notes.sent = {uid: sent for uid, sent in notes.sent.items() if sent.history == FORGOTTEN}
-        notes.files.clear()
-        notes.rewrite()
+    notes.sent = {uid: sent for uid, sent in notes.sent.items() if sent.history == FORGOTTEN}
+    notes.files.clear()
+    notes.rewrite()
+
+
+def erase_again(remote: Remote, notes: SyncNotes) -> None:
+    """Have a server that went back to an earlier time erase what was taken out of it since.
+
+    Raises ServerRefused, ServerUnreachable.
+    """
+    for uid in _there(remote, [uid for uid, sent in notes.sent.items() if sent.history == FORGOTTEN]):
+        _erase(remote, uid, is_copy=notes.sent[uid].sidecars == COPY)
 
 
 def erasing(notes: SyncNotes, removed: Iterable[str]) -> list[str]:
@@ -71,22 +77,19 @@ def erase(remote: Remote, notes: SyncNotes, removed: Iterable[str], fail: Callab
     known, removed = {session_identity(uid) for uid in notes.sent}, [*removed]
     # Notes that are lost tell neither what was sent nor that it is a copy.
     unsure = [uid for uid in removed if session_identity(uid) not in known]
-    there = list[str]()
-    for at in range(0, len(unsure), STATES_AT_ONCE):
-        said = remote.ask("POST", "/v1/state", {"uids": unsure[at : at + STATES_AT_ONCE]})
-        there += [each.uid for each in understood(remote, said, _States).sessions if each.chain]
+    there = _there(remote, unsure)
     gone = list[str]()
     for uid in [*erasing(notes, removed), *there]:
         sent = notes.sent.get(uid)
         is_copy = sent is None or sent.sidecars == COPY
         try:
-            _delete(remote, f"/v1/machines/{remote.machine}/sessions/{uid}" if is_copy else f"/v1/sessions/{uid}")
+            _erase(remote, uid, is_copy=is_copy)
         except LoginRefused as refused:
             if refused.status != 403:
                 raise
             fail(uid, f"it is not erased: {refused}")
             continue
-        notes.add(SyncNote(uid=uid, sent=forgotten()))
+        notes.add(SyncNote(uid=uid, sent=replace(forgotten(), sidecars=COPY) if is_copy else forgotten()))
         gone.append(uid)
     absent = replace(forgotten(), history=ABSENT)
     if nothing := [SyncNote(uid=uid, sent=absent) for uid in unsure if uid not in there]:
@@ -94,9 +97,18 @@ def erase(remote: Remote, notes: SyncNotes, removed: Iterable[str], fail: Callab
     return gone
 
 
-def _delete(remote: Remote, path: str) -> Any:
+def _there(remote: Remote, uids: Sequence[str]) -> list[str]:
+    """Those of these sessions that the server has of this machine."""
+    found = list[str]()
+    for at in range(0, len(uids), STATES_AT_ONCE):
+        said = remote.ask("POST", "/v1/state", {"uids": uids[at : at + STATES_AT_ONCE]})
+        found += [each.uid for each in understood(remote, said, _States).sessions if each.chain]
+    return found
+
+
+def _erase(remote: Remote, uid: str, *, is_copy: bool) -> None:
     try:
-        remote.ask("DELETE", path)
+        remote.ask("DELETE", f"/v1/machines/{remote.machine}/sessions/{uid}" if is_copy else f"/v1/sessions/{uid}")
     except ServerRefused as refused:
         # The answer to the first of two such requests may have been lost.
         if refused.status != 404:

@@ -26,7 +26,7 @@ from backstory.sync.notes import SyncNote
 from backstory.sync.outward_export import BESIDES, OutwardExport
 from backstory.sync.pull_plan import SentPoint
 from backstory.sync.remote import understood
-from backstory.sync.removed import ABSENT, COPY, FORGOTTEN, OUT, erase, forgotten
+from backstory.sync.removed import ABSENT, COPY, FORGOTTEN, OUT, erase, erase_again, forgotten, keep_forgotten
 from backstory.sync.sent_history import SaidLines, SentHistory
 
 if TYPE_CHECKING:
@@ -102,6 +102,10 @@ class _Confirmed(Struct, frozen=True):
     confirmed: list[_Word]
 
 
+class _Me(Struct, frozen=True):
+    state: str = ""
+
+
 class _Gone(Struct, frozen=True):
     uids: list[str]
 
@@ -163,7 +167,7 @@ class Uploader:
         for each in choice.leaving:
             by_repository.setdefault(each.repository.lower(), []).append(each)
         if asks_first:
-            self._remote.ask("GET", "/v1/me")
+            self._notice_other_state()
         self.done.erased = erase(self._remote, self._notes, choice.removed, self._fail)
         self._notice_again(choice.leaving)
         self._ask_states([each.origin.uid for each in choice.leaving if each.origin.uid not in self._notes.sent])
@@ -187,6 +191,15 @@ class Uploader:
                 own=own, failed={each.session for each in self.done.failed},
             )  # fmt: skip
         return self.done
+
+    def _notice_other_state(self) -> None:
+        """Take notes for nothing of a server that is another one now, or went back to an earlier time."""
+        state = understood(self._remote, self._remote.ask("GET", "/v1/me"), _Me).state
+        if state and self._notes.state and state != self._notes.state:
+            erase_again(self._remote, self._notes)
+            keep_forgotten(self._notes)
+        if state != self._notes.state:
+            self._notes.add(SyncNote(state=state))
 
     def _are_noted(self, sessions: Iterable[LeavingSession], own: Mapping[str, str]) -> bool:
         # A sync that broke left sessions behind that were sent before a secret was told.

@@ -78,12 +78,14 @@ def _keep(app: App, where: str, found: Any, *, as_json: bool) -> None:
     """Keep a login, and tell of it."""
     from backstory.sync import account as accounts
     from backstory.sync import removed
+    from backstory.sync.notes import SyncNotes
 
     login = accounts.Account(
         address=where, token=found["token"], organisation=found["organisation"], name=found["name"], role=found["role"]
     )
     accounts.keep(app.home, login)
-    removed.keep_forgotten(accounts.notes_of(app.home, login))
+    if (noted := accounts.notes_of(app.home, login)).exists():
+        removed.keep_forgotten(SyncNotes.read(noted))
     if as_json:
         printed = {"organisation": login.organisation, "person": login.name, "membership": login.role}
         output.json({"address": where, **printed})

@@ -190,7 +190,7 @@ def _follow(app: App, *, as_json: bool) -> None:
                 syncing.allowed(app)
                 with syncing.alone(app):
                     uploader = syncing.uploader(app, remote, SyncNotes.read(accounts.notes_of(app.home, own)))
-                    return uploader.run(syncing.stores(app), syncing.opted(app), asks_first=not remote.requests)
+                    return uploader.run(syncing.stores(app), syncing.opted(app), asks_first=not remote.has_answered)
             except ImportRunning:
                 # With the next tick.
                 return None
