@@ -16,11 +16,13 @@ from backstory.server.api import Api
 from backstory.server.door import BrowserNames
 from backstory.server.limits import Limits
 from backstory.web.access import HEADERS
+from tests.support.machines import SMALL, Machine
 from tests.support.senders import DESK, LAPTOP, OTHER, UID, Sender, cut
-from tests.support.team_pages import CODE, TeamVisitor
+from tests.support.team_pages import CODE, TeamVisitor, send_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.support.pages import Answer
     from tests.support.team import Team
@@ -352,3 +354,64 @@ def test_a_session_is_given_as_markdown_and_to_print(anna: Sender, visitor: Team
 def rows_of(text: str) -> list[tuple[str, str]]:
     """The uids of the rows of a list, each with its text."""
     return [(found[1], each) for each in text.split("<tr>") if (found := re.search(r'href="/s/([0-9A-Z]{26})', each))]
+
+
+# search and reports ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def team_of_two(anna: Sender, team: Team, tmp_path: Path) -> Sender:
+    """Ben, with recorded logs; of Anna's team."""
+    machine = Machine(tmp_path / "small")
+    for each in SMALL:
+        machine.put(each)
+    machine.read()
+    machine.close()
+    ben = Sender(team, team.joined(anna.who, "ben"), DESK)
+    send_all(ben, machine.store_path)
+    anna.send(*cut([["a zebra of anna"]]))
+    team.derive(anna.who)
+    return ben
+
+
+def test_a_search_finds_what_all_said_and_says_what_it_does_not_search(
+    team_of_two: Sender, visitor: TeamVisitor
+) -> None:
+    page = visitor.get("/search?q=zebra")
+    assert ("1 turn in 1 session" in page.words, "tool output is not searched here" in page.words) == (True, True)
+    (where,) = re.findall(r'href="(/s/[^"]+)" data-hit', page.text)
+    assert "a zebra of anna" in visitor.get(html.unescape(where)).text
+    assert "<html" not in visitor.get("/search?q=zebra&part=1").text
+    assert "Nothing found" in visitor.get("/search?q=zebra&person=ben").words
+    assert visitor.get("/search?q=zebra&tool=Bash").status == 400
+
+
+def test_a_search_finds_nothing_of_others(team_of_two: Sender, team: Team, served: str) -> None:
+    eve, other = team.founded("eve"), TeamVisitor(team, served)
+    other.come_in(eve)
+    zebra, nothing = (other.get(f"/search?q={word}&part=1").text for word in ("zebra", "quetzal"))
+    assert zebra == nothing
+
+
+def test_a_login_that_may_only_read_does_not_search(anna: Sender, team: Team, stranger: TeamVisitor) -> None:
+    _, made = team.ask("POST", "/v1/logins", anna.token, {"name": "x", "scopes": ["read"]})
+    stranger.cookie = f"backstory-{stranger.host.partition(':')[2]}={made['token']}"
+    assert (stranger.get("/search?q=a").status, stranger.get("/sessions").status) == (403, 200)
+
+
+@pytest.mark.parametrize("name", ["standup", "costs", "activity"])
+def test_a_report_is_of_the_organisation_or_a_part_of_it(name: str, team_of_two: Sender, visitor: TeamVisitor) -> None:
+    page = visitor.get(f"/reports/{name}?period=3")
+    assert page.status == 200, page.text
+    links = set(re.findall(r'href="(/[^"?]*)', page.text))
+    assert {each for each in links if each.startswith("/reports/")} == {
+        "/reports/standup", "/reports/costs", "/reports/activity",
+    }  # fmt: skip
+    assert "select" not in page.text.partition("<main")[2].replace("<select", "").replace("</select", "")
+    of_ben = visitor.get(f"/reports/{name}?period=3&person=ben")
+    assert (of_ben.status, "person: ben" in of_ben.words, of_ben.words == page.words) == (200, True, False)
+
+
+@pytest.mark.parametrize("path", ["/reports/tools", "/reports/none", "/reports/behind", "/reports/costs?agent=claude"])
+def test_a_report_that_the_server_has_not_is_none(path: str, visitor: TeamVisitor) -> None:
+    assert visitor.get(path).status in (400, 404)

@@ -43,6 +43,8 @@ PERIODS = (
     Period("all time", None),
 )
 DAY, MONTH = 0, 2
+BEHIND_TITLE = "Behind these numbers"
+"""The title of a section that has queries alone."""
 GROUPS_MOST, PLACES_MOST = 50, 10
 """The most groups of a grouping, except of days, and the most places of a tip that have lines."""
 
@@ -140,7 +142,7 @@ def _tips(reader: Reader, wanted: SessionFilter, tell: Tell, page: Drawn | None 
 
 
 def _behind(queries: Mapping[str, str]) -> Section:
-    return Section(title="Behind these numbers", sql=queries)
+    return Section(title=BEHIND_TITLE, sql=queries)
 
 
 def _with_sql(drawn: Report, queries: Mapping[str, Mapping[str, str]]) -> Report:

@@ -171,7 +171,9 @@ class Api:
         self._bodies, self._offered = Bodies(), ShelfOffers(database)
         self._removals, self._boards_sent = Removals(database, now), Boards(database, now)
         self._live, self.views = LiveRuns(database, now), LiveViews(database, self.kept, drawn(), now)
-        pages = TeamAnswers(self.people, self._reading, self._answers, self.views, now, folder)
+        pages = TeamAnswers(
+            self.people, self._reading, self._answers, self.views, self._searching, self.reports, now, folder
+        )
         self._pages = TeamPages(pages, self._limits, names or BrowserNames(is_encrypted=False))
 
     def app(self) -> ASGIApp:

@@ -11,10 +11,11 @@ from zlib import crc32
 import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from backstory.bounds import duration
+from backstory.bounds import counted, duration
+from backstory.chronicle.tabs import TABS
 from backstory.derive.moments import OUTCOMES, when
 from backstory.derive.naming import NO_PROMPT
 from backstory.derive.pricing import Cost, CostKind
@@ -26,18 +27,24 @@ from backstory.server.kept_sessions import is_whole
 from backstory.server.people import LOGIN_S
 from backstory.server.reading import TeamFilter, TeamList, unknown_session
 from backstory.server.refusals import Refused
+from backstory.server.searching import SEARCHED, TeamSearch
 from backstory.server.session_answers import OneSession
+from backstory.server.team_reports import WantedParts
+from backstory.web import reporting
 from backstory.web.drawing import PageLinks
+from backstory.web.finding import SESSIONS, WORDS, FoundPage, SessionHits, ShownHit
 from backstory.web.kept import KeptAnswers
 from backstory.web.listing import AFTER, ROWS, FormField, List, SessionRow, address
-from backstory.web.markup import plain
+from backstory.web.markup import marked, plain
 from backstory.web.pages import ZIPPING, Pages
+from backstory.web.reading import place_of
 from backstory.web.sharing import TooLongToPrint
+from backstory.web.site import REPORT_KEPT_MS
 from backstory.web.source import A, OpenSession, PageRefused, RelatedSession, SessionCopy
 from backstory.workspace import questions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
     from pathlib import Path
 
     from starlette.requests import Request
@@ -50,15 +57,18 @@ if TYPE_CHECKING:
     from backstory.server.one_session import WholeSession
     from backstory.server.people import Caller, People
     from backstory.server.reading import TeamReading
+    from backstory.server.searching import TeamSearching
     from backstory.server.session_answers import SessionAnswers
+    from backstory.server.team_reports import TeamReports
     from backstory.web.acting import PromptForm
-    from backstory.web.finding import FoundPage
     from backstory.web.reporting import ReportPage
     from backstory.workspace.history.sessions import ListedSession
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.workspace import Workspace
 
-TOTALS_KEPT = 256
+TOTALS_KEPT, REPORTS_KEPT = 256, 32
+REPORTED = ("repo", "since", "until")
+"""The fields of the filter that a server's reports have."""
 RECENT = timedelta(hours=1)
 """A session in which something happened so lately is followed on its page, and any that runs."""
 FORM_BYTES_MAX = 64 * 1024
@@ -75,6 +85,8 @@ class TeamAnswers(NamedTuple):
     reading: TeamReading
     sessions: SessionAnswers
     views: LiveViews
+    searching: TeamSearching
+    reports: TeamReports
     now: Callable[[], datetime]
     folder: Path
 
@@ -85,18 +97,18 @@ class TeamPages:
     def __init__(self, answers: TeamAnswers, limits: Limits, names: BrowserNames) -> None:
         self._answers, self._limits, self._names = answers, limits, names
         self._bell = Doorbell(answers.people, limits, names)
-        totals: KeptAnswers[int] = KeptAnswers(TOTALS_KEPT)
+        kept = _Kept()
 
         @contextmanager
         def source(request: Request) -> Iterator[TeamSource]:
             try:
-                yield TeamSource(answers, request.state.caller, totals)
+                yield TeamSource(answers, request.state.caller, kept)
             except Refused as refused:
                 raise PageRefused(refused.status, str(refused)) from refused
             except DatabaseUnusable as refused:
                 raise PageRefused(503, "The server's database cannot be reached now.") from refused
 
-        links = PageLinks(acts=False, of_team=True, searches=False, reports=False, compares=False)
+        links = PageLinks(acts=False, of_team=True, compares=False)
         self._pages = Pages(source, links)
 
     def app(self) -> ASGIApp:
@@ -106,6 +118,9 @@ class TeamPages:
             Route(LOGIN, guarded(self._login), methods=["GET"]),
             Route("/account", guarded(self._account), methods=["GET"]),
             Route("/logout", self._acting(self._logout), methods=["POST"]),
+            Route("/search", guarded(self._pages.search), methods=["GET"]),
+            Route("/reports", lambda _: RedirectResponse("/reports/standup"), methods=["GET"]),
+            Route("/reports/{name}", guarded(self._pages.report), methods=["GET"]),
             Route("/s/{uid}/live", guarded(lambda source, request: source.live(request)), methods=["GET"]),
             *self._pages.routes(),
         ]
@@ -148,12 +163,20 @@ class TeamPages:
         return answered
 
 
+class _Kept:
+    """Answers that were given before, by who asked and a value that changes with the history."""
+
+    def __init__(self) -> None:
+        self.totals: KeptAnswers[int] = KeptAnswers(TOTALS_KEPT)
+        self.reports: KeptAnswers[ReportPage | None] = KeptAnswers(REPORTS_KEPT)
+
+
 class TeamSource:
     """The history that a person of an organisation may see, as the source of pages."""
 
-    def __init__(self, answers: TeamAnswers, caller: Caller, totals: KeptAnswers[int]) -> None:
+    def __init__(self, answers: TeamAnswers, caller: Caller, kept: _Kept) -> None:
         self.caller, self.user_home, self.now = caller, answers.folder, int(answers.now().timestamp() * 1_000)
-        self._answers, self._totals, self._at = answers, totals, answers.now()
+        self._answers, self._kept, self._at = answers, kept, answers.now()
 
     def form(self, typed: Mapping[str, str], *, of_events: bool = False) -> list[FormField]:
         people = tuple(each.name for each in self._answers.people.everyone(self.caller))
@@ -168,9 +191,10 @@ class TeamSource:
         page = self._answers.reading.sessions(self.caller, TeamList(limit=ROWS, after=after, counts=False, **asked))
         total = None
         if after is None:
-            caller, wanted = self.caller, TeamFilter(**asked)
-            key = (caller.tenant, caller.repositories, wanted, self._answers.reading.change_token(caller))
-            total = self._totals.get(key, (), lambda: self._answers.reading.count(caller, wanted))
+            wanted = TeamFilter(**asked)
+            total = self._kept.totals.get(
+                self._key(wanted), (), lambda: self._answers.reading.count(self.caller, wanted)
+            )  # fmt: skip
         rows = tuple(row(each, self.now) for each in page["sessions"])
         kept = {name: value for name, value in typed.items() if value and name != AFTER}
         more = address("/sessions", {**kept, AFTER: page["end"]}) if page["has_more"] else ""
@@ -183,10 +207,32 @@ class TeamSource:
         return "", ""
 
     def search(self, typed: Mapping[str, str]) -> FoundPage:
-        raise PageRefused(404, "There is no such page here.")
+        if "search" not in self.caller.scopes:
+            raise PageRefused(403, "This login may not search.")
+        words = typed.get(WORDS, "").strip()
+        if not words:
+            return FoundPage(sessions=(), said="", notes=(f"Searched are {SEARCHED}.",))
+        asked = TeamSearch(words=words, limit=SESSIONS, **self._asked(typed))
+        return found_page(self._answers.searching.search(self.caller, asked), self.now)
 
     def report(self, name: str, typed: Mapping[str, str]) -> ReportPage | None:
-        return None
+        chosen = self._asked(typed, REPORTED)
+        asked = reporting.asked_report(name, typed, self.now, self.user_home, self._today(), TABS[:3])
+        if asked is None:
+            return None
+        since = None if asked.wanted.since is None else self._time(asked.wanted.since)
+        wanted = WantedParts(
+            person=chosen.get(PERSON), repository=chosen.get("repository"), since=since, until=chosen.get("until"),
+            work=asked.tab is TABS[0],
+        )  # fmt: skip
+
+        def made() -> ReportPage:
+            with self._answers.reports.reader(self.caller, wanted) as reader:
+                form = [each for each in self.form(typed) if each.name in (PERSON, *REPORTED)]
+                return reporting.drawn(reader, asked, form, has_behind=False)
+
+        key = (name, tuple(typed.items()), self.now // REPORT_KEPT_MS)
+        return self._kept.reports.get(self._key(key), (), made)
 
     def prompt(self, session: ListedSession, typed: Mapping[str, str]) -> PromptForm | None:
         return None
@@ -278,14 +324,24 @@ class TeamSource:
 
     # what is asked ----------------------------------------------------------------------------------------------------
 
-    def _asked(self, typed: Mapping[str, str]) -> dict[str, Any]:
-        """The conditions of a list as they were typed. Raises PageRefused for one that the server does not know."""
-        for each in questions.fields():
-            if typed.get(each.name) and each.name not in KNOWN:
-                raise PageRefused(400, f"The server's list cannot be chosen by {each.name!r}.")
-        read = questions.read(typed, now=self._at.astimezone().replace(tzinfo=None))
-        times = {name: datetime.fromtimestamp(read[name] / 1_000, self._at.tzinfo) for name in ("since", "until")
-                 if name in read}  # fmt: skip
+    def _key(self, asked: Hashable) -> Hashable:
+        """The key of an answer, which all who may see the same share."""
+        caller = self.caller
+        return caller.tenant, caller.repositories, asked, self._answers.reading.change_token(caller)
+
+    def _today(self) -> datetime:
+        return self._at.astimezone().replace(tzinfo=None)
+
+    def _time(self, ms: int) -> datetime:
+        return datetime.fromtimestamp(ms / 1_000, self._at.tzinfo)
+
+    def _asked(self, typed: Mapping[str, str], known: Collection[str] = KNOWN) -> dict[str, Any]:
+        """The conditions that were typed. Raises PageRefused for one that the server does not know."""
+        for each in questions.fields(of_events=True):
+            if typed.get(each.name) and each.name not in known:
+                raise PageRefused(400, f"On the server this cannot be chosen by {each.name!r}.")
+        read = questions.read(typed, now=self._today())
+        times = {name: self._time(read[name]) for name in ("since", "until") if name in read}
         if any("\0" in each for each in typed.values()):
             raise PageRefused(400, "No field has a NUL.")
         return read | times | ({PERSON: typed[PERSON]} if typed.get(PERSON) else {})
@@ -313,27 +369,65 @@ def _meant(
 def row(session: Mapping[str, Any], now: int) -> SessionRow:
     """A session in the list, of what lists have as JSON."""
     uid, state = session["uid"], session.get("outcome") or ""
-    active = session.get("last_active")
-    repository, folder = session.get("repository"), session.get("project") or ""
-    # All but the host: two people may mean repositories of one name.
-    project = "/".join(repository.split("/")[-2:]) if repository else folder.rpartition("/")[2]
     cost = Cost(
         kind=CostKind(session.get("cost_kind") or CostKind.UNKNOWN),
         **{name: session.get(key) for name, key in (("usd", "cost_usd"), ("low_usd",) * 2, ("high_usd",) * 2)},
     )
     return SessionRow(
         uid=uid,
-        where=f"/s/{uid}?{urlencode({PERSON: session[PERSON], MACHINE: session[MACHINE]})}",
+        where=_where(session),
         heading=plain(session.get("title") or "") or NO_PROMPT,
         mark=OUTCOMES.get(state, ("", ""))[0],
         state=plain(state),
         agents=plain(", ".join(session.get("agents") or ())),
-        project=plain(project),
+        project=plain(_project(session)),
         branch=plain(session.get("branch") or ""),
         turns=session.get("turn_count") or 0,
-        active=when(int(datetime.fromisoformat(active).timestamp() * 1_000), now) if active else "",
+        active=_ago(session.get("last_active"), now),
         lasted=duration(session.get("duration_ms")),
         cost=cost.known,
         label=session["label"],
         person=plain(session[PERSON]),
     )
+
+
+def found_page(answer: Mapping[str, Any], now: int) -> FoundPage:
+    """Draw the answer to a search: a hit of each session."""
+    totals, waiting = answer["totals"], answer["waiting_sessions"]
+    notes = [f"Searched are {answer['searched']}."]
+    if waiting:
+        notes.append(f"{counted(waiting, 'session')} {'is' if waiting == 1 else 'are'} not in the index yet.")
+    hits = answer["hits"]
+    least = "at least " if totals["at_least"] else ""
+    sessions = totals["session_count"] + totals["near_sessions"]
+    said = (
+        f"{least}{counted(totals['hit_count'], 'turn')} in {counted(sessions, 'session')}" if hits else "Nothing found."
+    )
+    return FoundPage(sessions=tuple(_hits(each, now) for each in hits), said=said, notes=tuple(notes))
+
+
+def _hits(hit: Mapping[str, Any], now: int) -> SessionHits:
+    about = [hit[PERSON], ", ".join(hit["agents"] or ()), _project(hit), hit["branch"] or ""]
+    shown = ShownHit(
+        where=_where(hit, f"/{place_of((hit['seq'], hit['part']))}"), kind=plain(hit["scope"]),
+        when=_ago(hit["at"], now), snippet=marked(hit["snippet"], hit["marks"]), is_near=hit["near"],
+    )  # fmt: skip
+    return SessionHits(
+        heading=plain(hit["title"] or "") or NO_PROMPT, about=plain(" · ".join(each for each in about if each)),
+        hits=(shown,), more=hit["session_hits"] - 1,
+    )  # fmt: skip
+
+
+def _where(session: Mapping[str, Any], place: str = "") -> str:
+    """The address of a session, or a place in it, as a person's machine has it."""
+    return f"/s/{session['uid']}{place}?{urlencode({PERSON: session[PERSON], MACHINE: session[MACHINE]})}"
+
+
+def _ago(at: str | None, now: int) -> str:
+    return when(int(datetime.fromisoformat(at).timestamp() * 1_000), now) if at else ""
+
+
+def _project(session: Mapping[str, Any]) -> str:
+    """The repository without its host: two people may mean repositories of one name."""
+    repository, folder = session.get("repository"), session.get("project") or ""
+    return "/".join(repository.split("/")[-2:]) if repository else folder.rpartition("/")[2]

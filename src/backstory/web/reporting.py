@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from backstory.chronicle import charts
 from backstory.chronicle.report import OfGroup, OfSession, OfTool, Tone, text_of
-from backstory.chronicle.tabs import ON_PAGES, PERIODS, Drawn
+from backstory.chronicle.tabs import BEHIND_TITLE, ON_PAGES, PERIODS, Drawn
 from backstory.derive.tally import GroupKey
 from backstory.web import listing
 from backstory.web.charting import Layout, drawing
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backstory.chronicle.report import Cell, Count, OfSessions, Report, ReportRow, ReportTable, Section
+    from backstory.chronicle.tabs import Tab
     from backstory.web.listing import FormField
     from backstory.workspace.reader import Reader
 
@@ -63,12 +66,16 @@ class ReportPage(NamedTuple):
     chips: list[tuple[str, str]]
     kept: list[tuple[str, str]]
     here: str
+    has_behind: bool = True
+    """False where numbers lead nowhere but to sessions."""
 
     def behind(self, about: OfSession | OfSessions | OfGroup | OfTool | None) -> str:
         """The address of the sessions that a number is of; '' where there is none."""
         match about:
             case OfSession(uid=uid, seq=seq):
                 return f"/s/{uid}" if seq is None else f"/s/{uid}/{seq}"
+            case _ if not self.has_behind:
+                return ""
             case OfTool(tool=tool):
                 return address(BEHIND, {**self._time(None, None), TOOL: tool})
             case OfGroup(by=by, key=key, since=since, until=until):
@@ -81,7 +88,9 @@ class ReportPage(NamedTuple):
 
     def of_row(self, about: OfSession | OfGroup | OfTool | None) -> str:
         """The address behind the numbers of a row: also of a session it has the queries."""
-        return self.behind(OfGroup("session", GroupKey(value=about.uid)) if isinstance(about, OfSession) else about)
+        if isinstance(about, OfSession) and self.has_behind:
+            about = OfGroup("session", GroupKey(value=about.uid))
+        return self.behind(about)
 
     def _time(self, since: int | None, until: int | None) -> dict[str, str]:
         """The fields that were typed, with the time of a number: that of the report, or a part of it."""
@@ -127,7 +136,26 @@ def read(
     reader: Reader, now: int, name: str, typed: Mapping[str, str], home: Path, today: datetime
 ) -> ReportPage | None:
     """Compute a report; None if there is none of this name. Raises BadTime, UnknownValue."""
-    tab = next((each for each in ON_PAGES if slug(each.name) == name), None)
+    asked = asked_report(name, typed, now, home, today)
+    return None if asked is None else drawn(reader, asked, listing.form(typed))
+
+
+class AskedReport(NamedTuple):
+    """A report that is asked for. ``has_time``: a time was typed; ``tabs``: the reports beside it."""
+
+    tab: Tab
+    wanted: SessionFilter
+    period: str
+    has_time: bool
+    typed: Mapping[str, str]
+    tabs: Sequence[Tab]
+
+
+def asked_report(
+    name: str, typed: Mapping[str, str], now: int, home: Path, today: datetime, tabs: Sequence[Tab] = ON_PAGES
+) -> AskedReport | None:
+    """Read what was typed for a report; None if there is none of this name. Raises BadTime, UnknownValue."""
+    tab = next((each for each in tabs if slug(each.name) == name), None)
     if tab is None:
         return None
     chosen = questions.read(typed, home=home, now=today)
@@ -136,19 +164,26 @@ def read(
     span = None if has_time else PERIODS[int(period)].span_ms
     if span is not None:
         chosen["since"] = now - span
-    wanted = SessionFilter(**chosen, everywhere=True)
+    return AskedReport(tab, SessionFilter(**chosen, everywhere=True), period, has_time, typed, tabs)
+
+
+def drawn(reader: Reader, of: AskedReport, form: list[FormField], *, has_behind: bool = True) -> ReportPage:
+    """Compute a report. ``has_behind``: its numbers lead to the sessions and the queries behind them."""
+    tab, wanted, period, has_time, typed, tabs = of
     page = Drawn(
         stack=_one_of(typed.get(STACK, ""), charts.STACKS, charts.STACKS[0]),
         measure=_one_of(typed.get(MEASURE, ""), [*charts.MEASURES], "cost"),
     )
-    report, here = tab.read(reader, wanted, lambda *_: None, page), f"/reports/{name}"
+    report, here = tab.read(reader, wanted, lambda *_: None, page), f"/reports/{slug(tab.name)}"
+    if not has_behind:
+        sections = tuple(replace(each, sql={}) for each in report.sections if each.title != BEHIND_TITLE)
+        report = replace(report, sections=sections)
     asked = {each: text for each, text in typed.items() if text}
-    of_filter, ways = {each.name for each in questions.fields()} - {"since", "until"}, _Ways(here, asked)
+    of_filter, ways = {each.name for each in form} - {"since", "until"}, _Ways(here, asked)
     has_bars = tab.name == "Costs" and any(each.chart for each in report.sections)
-    form = listing.form(typed)
     return ReportPage(
         report=report, wanted=wanted, asked={each: text for each, text in asked.items() if each in of_filter},
-        tabs=[PageLink(each.name, address(f"/reports/{slug(each.name)}", asked), each is tab) for each in ON_PAGES],
+        tabs=[PageLink(each.name, address(f"/reports/{slug(each.name)}", asked), each is tab) for each in tabs],
         periods=[
             ways.to(each.words, PERIOD, str(n), is_here=not has_time and str(n) == period, but=("since", "until"))
             for n, each in enumerate(PERIODS)
@@ -160,6 +195,7 @@ def read(
         ],
         form=form, chips=listing.chips(typed, here, form),
         kept=[(each, asked[each]) for each in (PERIOD, STACK, MEASURE) if each in asked], here=here,
+        has_behind=has_behind,
     )  # fmt: skip
 
 
