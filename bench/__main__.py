@@ -45,6 +45,8 @@ def sections(plan: Plan) -> Iterator[Section]:
     yield "what contexts keep", lambda: alone(plan, "context_policy", str(machine.store))
     yield "what leaves the machine", lambda: alone(plan, "leaving", str(machine.store))
     yield "a sync with a team's server", lambda: alone(plan, "syncing", str(machine.store))
+    if not plan.quick:
+        yield "a search on a team's server", lambda: alone(plan, "team_search")
     yield "what arrives", lambda: alone(plan, "arriving", str(machine.store))
     yield "search beside other indexers", lambda: startup.beside_peers(plan, machine, 1 if plan.quick else 3)
     yield "real logs, stored for long", lambda: ingests.optimized(plan, machine)

@@ -73,7 +73,7 @@ def test_the_next_step_is_a_command_that_works(anna: Desk, tmp_path: Path) -> No
     (tmp_path / "second").mkdir()
     second = Desk(tmp_path / "second", anna.team, anna.address, 0)
     second.come_in_beside(anna)
-    assert second.shell("search", "work 1", "--remote").err.endswith("· to have it here: backstory pull\n")
+    assert second.shell("search", "work 1", "--remote").err.endswith("· `backstory pull` brings it here\n")
     assert second.shell("pull").code == 0
     assert "read: backstory show" in second.shell("search", "work 1", "--remote").err
 

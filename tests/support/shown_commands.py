@@ -29,7 +29,7 @@ OPEN = {
     r"\{agent\}|\{asked\.form\}": AGENT, r"\{model\}": "small", r"\{wanted\}": "edit", r"\{more\}|\{find\}": "",
     r"\{[^{}]*(seq|point)[^{}]*\}": "1",
     r"set \{key\} \{value\}": "set sync.enabled true",
-    r"\{address\}": "http://127.0.0.1:9", r"\{found\['code'\]\}": "CODE",
+    r"\{address\}|http://127\.0\.0\.1:7421": "http://127.0.0.1:9", r"\{found\['code'\]\}": "CODE",
     r"\{str\(other\)\}": "8765", r"\{drop\}|\{prompt\.short_id\}": "ID", r"\{wanted\.about\}": "words",
     r"\{(path|source|home|to|Path\(folder\))\}": "FILE",
     r"\{their\w*\}": "FILE",

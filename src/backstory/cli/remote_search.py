@@ -110,6 +110,7 @@ def _next(app: App, answer: AnswerThere) -> str:
     """Return how the best hit is read: here if its session is, by its page on the server else."""
     own, best = answer.own, answer.found.hits[0]
     if any(each.exists and each.has(best.uid) for each in app.stores):
-        return output.one_liner(f"read: backstory show {best.uid} @{best.seq} --find {shlex.quote(answer.text)}")
+        find = f" --find {shlex.quote(answer.text)}"
+        return output.one_liner(f"read: backstory show {best.uid} @{best.seq}{find}")
     page = f"read: {own.address}/s/{best.uid}"
-    return output.one_liner(f"{page} · to have it here: backstory pull" if best.person == own.name else page)
+    return output.one_liner(f"{page} · `backstory pull` brings it here" if best.person == own.name else page)
