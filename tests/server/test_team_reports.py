@@ -76,15 +76,18 @@ def test_a_session_that_was_removed_is_in_no_report(team: Team) -> None:
     assert parts(sender) == []
 
 
-def test_pages_have_each_part_once(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(team_reports, "PARTS_AT_ONCE", 1)
+@pytest.mark.parametrize(("bound", "most"), [("PARTS_AT_ONCE", 1), ("PAGE_BYTES", 1)])
+def test_pages_have_each_part_once(bound: str, most: int, team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(team_reports, bound, most)
     anna = team.founded()
     laptop, desk = Sender(team, anna), Sender(team, anna, DESK)
     laptop.send(*cut([["a"]]), *cut([["b"]], uid=OTHER))
     desk.send(*cut([["a"]]))
+    team.derive(anna)
     found, end = list[tuple[str, str]](), None
     while True:
         got = page(laptop, since="2020-01-01T00:00:00Z", **({"after": end} if end else {}))
+        assert len(got.parts) == 1
         found += [(each.uid, each.machine) for each in got.parts]
         end = got.end
         if end is None:

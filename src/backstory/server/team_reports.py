@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from backstory.server.database import TeamDatabase
     from backstory.server.people import Caller
 
-PARTS_AT_ONCE = 200
+PARTS_AT_ONCE, PAGE_BYTES = 500, 8 * 1024 * 1024
+"""The most parts of a page, and the bytes of them behind which it ends."""
 
 
 class WantedParts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -80,10 +81,9 @@ class TeamReports:
                 caller.tenant, caller.among, person, repository, wanted.since, wanted.until, wanted.work, *behind,
                 PARTS_AT_ONCE + 1,
             )  # fmt: skip
-            found = rows.execute(_PARTS, asked).fetchall()
+            shown, has_more = _read(rows, asked)
             names = _names(rows, caller)
-        shown = found[:PARTS_AT_ONCE]
-        end = str(TeamPlace.of(shown[-1])) if len(found) > len(shown) else None
+        end = str(TeamPlace.of(shown[-1])) if has_more else None
         parts = [
             SessionPart(uid, names.get(person, ""), machine, events, figures, work)
             for person, uid, machine, _, events, figures, work in shown
@@ -91,8 +91,22 @@ class TeamReports:
         return PartPage(parts, end)
 
 
+def _read(rows: Cursor[Any], asked: tuple[Any, ...]) -> tuple[list[Any], bool]:
+    """Return the rows of a page, and whether more follow. A part may be large, so not all are read before."""
+    shown, size = list[Any](), 0
+    rows.execute(_PARTS, asked)
+    while some := rows.execute(_NEXT).fetchall():
+        for row in some:
+            if len(shown) == PARTS_AT_ONCE or size > PAGE_BYTES:
+                return shown, True
+            shown.append(row)
+            size += sum(len(each or b"") for each in row[-2:])
+    return shown, False
+
+
 def _names(rows: Cursor[Any], caller: Caller) -> dict[int, str]:
     return dict(rows.execute("select id, name from person where tenant = %s", (caller.tenant,)).fetchall())
 
 
-_PARTS = "select * from session_parts(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+_PARTS = "declare part no scroll cursor for select * from session_parts(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+_NEXT = "fetch 50 from part"
