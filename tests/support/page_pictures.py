@@ -1,5 +1,7 @@
 """Pictures of the pages for docs/: ``python -m tests.support.page_pictures`` makes them, in a browser.
 
+Those of a team's server are of what Kim sent, as a colleague sees it.
+
 A picture is of the words that its page had then, which ``words.json`` beside them notes by their hash: so a test says
 without a browser which of them are old.
 """
@@ -16,11 +18,16 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backstory.server.database import make_own
 from tests.support import browsing, rewound
+from tests.support.clock import Clock
 from tests.support.pages import served_by
 from tests.support.piloted import AtNow
 from tests.support.screens import ROOT
+from tests.support.senders import DESK, Sender, cut
 from tests.support.session_screens import SessionMachine
+from tests.support.team import shared_postgres, team_of
+from tests.support.team_pages import TeamVisitor, send_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -48,6 +55,9 @@ PAGES = {
     "tools": "/reports/tools?period=2",
     "tips": "/reports/tips?period=3",
 }
+LOGIN = "team-login"
+TEAM_PAGES = {"team-sessions": "/sessions", "team-session": "/s/{uid}/10", LOGIN: "/login"}
+"""The pages of a server; that of the login for who is not in."""
 DARK = ("sessions", "session", "costs")
 """Those that are also shown narrow and dark."""
 SHOP = "/work/acme/shop"
@@ -94,6 +104,26 @@ def machine(root: Path) -> Iterator[tuple[Visitor, dict[str, str]]]:
         yield visitor, {name: path.format(uid=uid, other=other, tree=tree) for name, path in PAGES.items()}
 
 
+@contextmanager
+def team(root: Path) -> Iterator[tuple[TeamVisitor, dict[str, str]]]:
+    """The pages of a server to which that machine sent all, and the path of each page."""
+    made = SessionMachine(root)
+    with utc(), shared_postgres(root) as address, team_of(make_own(address), Clock()) as server:
+        anna = server.founded("anna")
+        kim = Sender(server, server.joined(anna, "kim"))
+        send_all(kim, made.home / "backstory" / "store.db")
+        own = Sender(server, anna, DESK)
+        own.send(
+            *cut([["The limit is per person now; the gateway keeps its own."]], title="Which limit is the old one?")
+        )
+        server.derive(anna)
+        with server.served() as where:
+            visitor = TeamVisitor(server, where)
+            visitor.come_in(anna)
+            uid = visitor.get("/sessions?grep=requests").text.partition('href="/s/')[2][:26]
+            yield visitor, {name: path.format(uid=uid) for name, path in TEAM_PAGES.items()}
+
+
 def _with_words(log: bytes) -> bytes:
     """A log of that day, with words that somebody would say."""
     log = log.replace(b"2026-11-21T21", b"2001-05-04T08").replace(b'"/w"', f'"{SHOP}"'.encode())
@@ -105,7 +135,7 @@ def _with_words(log: bytes) -> bytes:
 
 def _uid(visitor: Visitor, word: str) -> str:
     """The session in which a word is found first."""
-    return visitor.get(f"/search?part=1&q={word}").text.partition('href="/s/')[2].partition("/")[0]
+    return visitor.get(f"/search?part=1&q={word}").text.partition('href="/s/')[2][:26]
 
 
 def words(visitor: Visitor, paths: Mapping[str, str], root: Path) -> dict[str, str]:
@@ -142,6 +172,13 @@ def main() -> None:
                 shown(tab, paths[name], root)
                 (PICTURES / f"{file}.webp").write_bytes(taken(tab))
         WORDS.write_text(json.dumps(words(visitor, paths, Path(root)), indent=2) + "\n", "utf-8")
+    with tempfile.TemporaryDirectory() as root, team(Path(root)) as (visitor, paths), browsing.started() as browser:
+        for name, path in paths.items():
+            with browsing.tab(browser, visitor, WIDE, timezone_id="UTC", locale="en-GB", color_scheme="light") as tab:
+                if name == LOGIN:
+                    tab.page.context.clear_cookies()
+                shown(tab, path, root)
+                (PICTURES / f"{name}.webp").write_bytes(taken(tab))
 
 
 if __name__ == "__main__":

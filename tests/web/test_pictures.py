@@ -20,5 +20,6 @@ def test_the_pictures_are_of_the_words_that_the_pages_have(tmp_path: Path) -> No
 
 
 def test_each_picture_is_shown_in_the_docs() -> None:
-    shown = re.findall(r"\(web/([\w-]+\.webp)\)", (ROOT / "docs" / "pages.md").read_text("utf-8"))
+    texts = "".join((ROOT / "docs" / name).read_text("utf-8") for name in ("pages.md", "server.md"))
+    shown = re.findall(r"\(web/([\w-]+\.webp)\)", texts)
     assert sorted(shown) == sorted(path.name for path in page_pictures.PICTURES.glob("*.webp"))
