@@ -125,6 +125,14 @@ def test_text_that_the_database_does_not_take_is_kept_without_it(sender: Sender)
     assert said(sender) == ["ab 'quoted\\ \U0001f600"]
 
 
+def test_a_text_that_names_the_escape_of_a_nul_is_kept(sender: Sender) -> None:
+    sender.send(*cut([["a \\u0000 needle"]], title="The escape \\u0000, and \\\\u0000, and \0"))
+    assert (derive(sender), rows_of(sender, "select error from job")) == (1, [])
+    assert said(sender) == ["a \\u0000 needle"]
+    title = "The escape \\u0000, and \\\\u0000, and "
+    assert rows_of(sender, "select listed ->> 'title' from derivation") == [(title,)]
+
+
 # jobs -----------------------------------------------------------------------------------------------------------------
 
 

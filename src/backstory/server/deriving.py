@@ -16,6 +16,7 @@ from backstory.ask import origins
 from backstory.bounds import moment
 from backstory.derive.naming import folded
 from backstory.errors import DatabaseUnusable
+from backstory.lazy import lazy_regex
 from backstory.server import jobs, one_session
 from backstory.server.turn_words import SaidTurn, said_in
 from backstory.store.private import make_private_folder
@@ -43,6 +44,9 @@ NO_TIME, NO_MONTH = datetime(1970, 1, 1, tzinfo=UTC), date.min
 """The earliest time of a text, and the month of what is too old."""
 FIRST_MONTH = datetime(2020, 1, 1, tzinfo=UTC)
 """Texts of an earlier time, which no agent of today wrote, lie together, so that no time makes a table too many."""
+
+
+_NUL = lazy_regex(r"(?<!\\)((?:\\\\)*)\\u0000")
 
 
 class Derived(Struct, frozen=True):
@@ -151,7 +155,7 @@ def derive(workspace: Workspace, located: LocatedSession) -> Derived:
     said = said_in((each.outline.turn, each.outline.seq, each.outline.part, each.event) for each in events)
     owner, parent, branches = located.store.ask(origins.ties, session.id)
     row = {
-        "listed": _text(msgspec.json.encode(sessions.as_json(listed)).decode()),
+        "listed": _json(sessions.as_json(listed)),
         "heading": _text(folded(listed.heading)), "name": _text(session.name), "native_id": _or_none(session.native_id),
         "parent": parent, "relation": session.relation, "is_run": owner is not None,
         "agents": list(agents), "branches": [_text(each) for each in branches],
@@ -175,7 +179,7 @@ def _turn_row(listed: ListedTurn, said: SaidTurn, *, is_run: bool) -> dict[str, 
         "number": listed.number, "is_run": is_run, "model": _or_none(turn.model), "native_id": _or_none(turn.native_id),
         "started": moment(turn.started), "ended": moment(turn.ended), "removed": moment(listed.removed),
         "low_usd": listed.cost.low_usd, "high_usd": listed.cost.high_usd,
-        "tools": _text(msgspec.json.encode(said.tools).decode()),
+        "tools": _json(said.tools),
     }  # fmt: skip
     return facts | tokens | of_server
 
@@ -197,7 +201,12 @@ def month_of(at: datetime) -> date:
 
 def _text(text: str) -> str:
     """A text as PostgreSQL takes it: without the one character that it does not have."""
-    return text.replace("\0", "").replace("\\u0000", "").encode("utf-8", "replace").decode()
+    return text.replace("\0", "").encode("utf-8", "replace").decode()
+
+
+def _json(value: object) -> str:
+    """A value as JSON that PostgreSQL takes, likewise; a text that names the escape of that character keeps it."""
+    return _text(_NUL.sub(r"\1", msgspec.json.encode(value).decode()))
 
 
 def _or_none(text: str | None) -> str | None:
