@@ -12,6 +12,7 @@ from backstory.bounds import iso
 from backstory.chronicle import cost, standup
 from backstory.errors import SessionAmbiguous, SessionNotFound
 from backstory.server.team_reports import TeamReports, WantedParts
+from backstory.workspace.history.searching import SearchQuery
 from backstory.workspace.history.sessions import Page, SessionFilter, page_as_json
 from backstory.workspace.history.stats import StatsQuery
 from backstory.workspace.opening import open_workspace
@@ -168,3 +169,55 @@ def test_reports_that_are_compared_say_something(both: Both) -> None:
     items = [each for place in work["places"] for each in place["sessions"]]
     assert {each["status"] for each in items} >= {"done", "in progress"}
     assert any(each["paths"] for each in items)
+
+
+# words ----------------------------------------------------------------------------------------------------------------
+
+
+def words_of_all(both: Both) -> list[str]:
+    """Every word of what the server searches, in order."""
+    with both.sender.team.database.of(both.sender.tenant) as rows:
+        found = rows.execute("select distinct unnest(tsvector_to_array(words)) from turn_text order by 1").fetchall()
+    return [word for (word,) in found if word.isalnum()]
+
+
+def found_here(both: Both, words: str, scopes: tuple[str, ...]) -> set[str]:
+    query = SearchQuery(text=words, scopes=scopes, near=False, limit=1_000)
+    return {each.shown.uid for each in both.workspace.reader.search(query).findings.excerpts}
+
+
+def found_there(both: Both, words: str, scopes: tuple[str, ...]) -> set[str]:
+    """The sessions that the server finds; of a helper's the one that called it, as here."""
+    store = both.workspace.home_store
+    hits = both.asks("/v1/search", words=words, scope=",".join(scopes), near=False, limit=100)["hits"]
+    found = [store.session(each["uid"]) for each in hits]
+    return {each.parent_uid if each.relation == "subagent" and each.parent_uid else each.uid for each in found}
+
+
+@pytest.mark.parametrize("scopes", [("prompt",), ("answer",), ("prompt", "answer", "command")], ids=str)
+def test_words_are_found_in_the_same_sessions(scopes: tuple[str, ...], both: Both) -> None:
+    every = words_of_all(both)
+    few = every[:: max(len(every) // 25, 1)]
+    asked = [*few, *(f"{word[: len(word) // 2 + 1]}*" for word in few[::3])]
+    differ = {
+        words: (here, there) for words in asked
+        if (here := found_here(both, words, scopes)) != (there := found_there(both, words, scopes))
+    }  # fmt: skip
+    assert differ == {}
+    assert sum(bool(found_there(both, words, scopes)) for words in few) > 5
+
+
+def test_what_only_a_helper_said_is_found_by_its_session_and_by_the_one_that_called_it(both: Both) -> None:
+    store = both.workspace.home_store
+    helper = next(each for each in map(store.session, store.uids()) if each.relation == "subagent" and each.parent_uid)
+    found = both.asks("/v1/search", words=" ".join(prompt_of(both, helper.uid)), limit=100)["hits"]
+    assert (helper.uid, helper.parent_uid) in {(each["uid"], each["parent_uid"]) for each in found}
+
+
+def prompt_of(both: Both, uid: str) -> list[str]:
+    """The longest words of a session."""
+    with both.sender.team.database.of(both.sender.tenant) as rows:
+        ((words,),) = rows.execute(
+            "select tsvector_to_array(words) from turn_text where session = %s order by number limit 1", (uid,)
+        ).fetchall()
+    return sorted((word for word in words if word.isalnum()), key=len)[-2:]
