@@ -11,6 +11,7 @@ from backstory.errors import DatabaseUnusable
 from backstory.exchange import frames
 from backstory.server import database, deriving, jobs
 from backstory.server.database import prepared
+from backstory.server.turn_words import sign_of
 from tests.support.clock import Clock
 from tests.support.senders import OTHER, UID, Sender, cut, line
 from tests.support.team import team_of
@@ -86,16 +87,17 @@ def test_prompts_answers_and_the_beginning_of_inputs_are_searched_and_results_ar
 
 
 @pytest.mark.parametrize(("words", "found"), [
-    ("'naive'", [1]), ("'getusername'", [1]), ("'it' <-> 's' <-> 'done'", [2]), ("'printed'", []),
-    ("'bash' & 'ls'", [1]),
-    ("'\ue000user' & '\ue000name'", [1]), ("'done':A", []), ("'done':B", [2]), ("'ls':D", [1]),
+    ("'#naive'", [1]), ("'#getusername'", [1]), ("'#it' <-> '#s' <-> '#done'", [2]), ("'#printed'", []),
+    ("'#bash' & '#ls'", [1]),
+    ("'#\ue000user' & '#\ue000name'", [1]), ("'#done':A", []), ("'#done':B", [2]), ("'#ls':D", [1]),
 ])  # fmt: skip
 def test_words_are_found_as_the_local_index_has_them(words: str, found: list[int], sender: Sender) -> None:
     sender.send(*worked())
     derive(sender)
+    signed = words.replace("#", sign_of(sender.tenant))
     with sender.team.database.of(sender.tenant) as rows:
         numbers = rows.execute(
-            "select number from turn_text where words @@ %s::tsquery order by 1", (words,)
+            "select number from turn_text where words @@ %s::tsquery order by 1", (signed,)
         ).fetchall()
     assert [number for (number,) in numbers] == found
 
@@ -114,9 +116,8 @@ def test_a_turn_with_more_words_than_the_database_takes_is_found_by_the_first(se
     sender.send(*cut([["needle " + " ".join(f"w{number:07}" for number in range(120_000))]]))
     assert derive(sender) == 1
     assert rows_of(sender, "select error from job") == []
-    assert rows_of(sender, "select words @@ 'needle', words @@ 'w0000100', length(words) > 50000 from turn_text") == [
-        (True, True, True)
-    ]
+    found = " and ".join(f"words @@ '{sign_of(sender.tenant)}{word}'" for word in ("needle", "w0000100"))
+    assert rows_of(sender, f"select {found}, length(words) > 50000 from turn_text") == [(True, True)]
 
 
 def test_text_that_the_database_does_not_take_is_kept_without_it(sender: Sender) -> None:
@@ -243,10 +244,10 @@ def test_a_session_that_cannot_be_derived_is_tried_some_times_and_keeps_no_other
 ) -> None:
     really = deriving.derive
 
-    def failing(workspace: Any, located: Any) -> Any:
+    def failing(workspace: Any, located: Any, tenant: int) -> Any:
         if located.session.uid == UID:
             raise ValueError("planted words")
-        return really(workspace, located)
+        return really(workspace, located, tenant)
 
     with monkeypatch.context() as patched:
         patched.setattr(deriving, "derive", failing)

@@ -18,7 +18,7 @@ from backstory.derive.naming import folded
 from backstory.errors import DatabaseUnusable
 from backstory.lazy import lazy_regex
 from backstory.server import jobs, one_session
-from backstory.server.turn_words import SaidTurn, said_in
+from backstory.server.turn_words import SaidTurn, said_in, sign_of
 from backstory.store.private import make_private_folder
 from backstory.store.tables.logs import API
 from backstory.workspace.history import sessions
@@ -111,7 +111,7 @@ class Deriving:
             with self._database.of(job.place.tenant) as rows:
                 session = one_session.whole_session(rows, job.place)
                 parts = one_session.frames_of(rows, session) if session is not None else None
-            derived = self._derived(job.place.uid, parts) if parts else None
+            derived = self._derived(job.place.tenant, job.place.uid, parts) if parts else None
             self._make_months({each["month"] for each in derived.texts} if derived is not None else set())
             with self._database.of(job.place.tenant) as rows:
                 if session is not None and derived is not None:
@@ -130,13 +130,13 @@ class Deriving:
                 rows.execute("select make_turn_month(%s)", (month,))
             self._months.add(month)
 
-    def _derived(self, uid: str, parts: PackedFrames) -> Derived:
+    def _derived(self, tenant: int, uid: str, parts: PackedFrames) -> Derived:
         make_private_folder(self._folder)
         with tempfile.TemporaryDirectory(dir=self._folder) as folder:
             path = Path(folder) / "session.db"
             one_session.build(parts, path, self._ms)
             with one_session.opened(path, uid, self._ms) as (workspace, located):
-                return derive(workspace, located)
+                return derive(workspace, located, tenant)
 
     def _ms(self) -> int:
         return int(self._now().timestamp() * 1_000)
@@ -145,8 +145,8 @@ class Deriving:
 # derived --------------------------------------------------------------------------------------------------------------
 
 
-def derive(workspace: Workspace, located: LocatedSession) -> Derived:
-    """Return what is derived of a session, as rows."""
+def derive(workspace: Workspace, located: LocatedSession, tenant: int) -> Derived:
+    """Return what is derived of a session of an organisation, as rows."""
     reader, session = workspace.reader, located.session
     # The log that is made of the frames is nobody's.
     agents = tuple(each for each in session.agents if each != API) or session.agents
@@ -167,7 +167,11 @@ def derive(workspace: Workspace, located: LocatedSession) -> Derived:
     facts = [_turn_row(each, its, is_run=owner is not None) for each, its in turns]
     at, now = moment(session.last_active) or datetime.fromisoformat(session.created), moment(workspace.now()) or NO_TIME
     # What was removed is found nowhere.
-    texts = [_text_row(each, its, at, now) for each, its in turns if its.said and each.removed is None]
+    texts = [
+        _text_row(each, its, at, now) | {"words": its.words(sign_of(tenant))}
+        for each, its in turns
+        if its.said and each.removed is None
+    ]
     return Derived(session=row, turns=facts, texts=texts)
 
 
@@ -190,7 +194,6 @@ def _text_row(listed: ListedTurn, said: SaidTurn, otherwise: datetime, now: date
     kept = [replace(each, text=_text(each.text)) for each in said.kept]
     return {
         "number": listed.number, "month": month_of(at), "at": at, "said": msgspec.json.encode(kept).decode(),
-        "words": said.words(),
     }  # fmt: skip
 
 

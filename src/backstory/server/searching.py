@@ -19,7 +19,7 @@ from backstory.search.snippet import places_of, snippet
 from backstory.server.deriving import month_of
 from backstory.server.reading import NOWHERE, TeamFilter, TeamPlace, TeamReading, sessions_of
 from backstory.server.refusals import Refused
-from backstory.server.turn_words import INPUT_CHARS, WEIGHTS, WORD_BYTES_MAX, SaidText, words_of
+from backstory.server.turn_words import INPUT_CHARS, WEIGHTS, WORD_BYTES_MAX, SaidText, sign_of, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -82,7 +82,8 @@ class TeamSearching:
         """Return a page of hits as ``search --json`` has them, each with its person and machine. Raises Refused."""
         scopes = _scopes(wanted.scope)
         found = _terms(wanted.words)
-        query = tsquery(found, scopes, in_any_way=wanted.near), tsquery(found, scopes)
+        sign = sign_of(caller.tenant)
+        query = tsquery(found, sign, scopes, in_any_way=wanted.near), tsquery(found, sign, scopes)
         limit = min(max(wanted.limit, 1), LIMIT_MAX)
         if wanted.all_hits and wanted.session is None:
             raise Refused(400, "request_wrong", "All hits are listed of one session alone: name it.")
@@ -138,24 +139,27 @@ class TeamSearching:
 # what is asked --------------------------------------------------------------------------------------------------------
 
 
-def tsquery(found: list[Term], scopes: tuple[str, ...] = (), *, in_any_way: bool = False) -> str:
-    """Terms as a query of PostgreSQL, all of them wanted; '' for none. In any way: also as parts of identifiers."""
+def tsquery(found: list[Term], sign: str, scopes: tuple[str, ...] = (), *, in_any_way: bool = False) -> str:
+    """Terms as a query of PostgreSQL, all of them wanted; '' for none. In any way: also as parts of identifiers.
+
+    ``sign``: of the organisation.
+    """
     weights = "".join(WEIGHTS[each] for each in scopes)
     ways = [
         [each.literal, *(other for other, weight in each.others if in_any_way and weight != LETTER_WEIGHT)]
         for each in found
     ]  # fmt: skip
-    return " & ".join(f"({' | '.join(_phrase(each, weights) for each in way)})" for way in ways)
+    return " & ".join(f"({' | '.join(_phrase(each, sign, weights) for each in way)})" for way in ways)
 
 
-def _phrase(literal: str, weights: str) -> str:
+def _phrase(literal: str, sign: str, weights: str) -> str:
     """A phrase of FTS5 as one of PostgreSQL: the words of the index, one behind the other."""
     words = list(words_of(literal.removesuffix("*")[1:-1].replace('""', '"')))
     if any(len(each.encode()) > WORD_BYTES_MAX for each in words):
         raise Refused(400, "request_wrong", f"A word has at most {WORD_BYTES_MAX:,} bytes.")
     begins = "*" if literal.endswith("*") else ""
     marks = [f":{each}" if each else "" for each in (*[weights] * (len(words) - 1), begins + weights)]
-    return f"({' <-> '.join(f'{chr(39)}{word}{chr(39)}{mark}' for word, mark in zip(words, marks, strict=True))})"
+    return f"({' <-> '.join(f'{chr(39)}{sign}{word}{chr(39)}{mark}' for word, mark in zip(words, marks, strict=True))})"
 
 
 def _terms(words: str) -> list[Term]:

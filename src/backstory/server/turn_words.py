@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import unicodedata
 from typing import TYPE_CHECKING
 
@@ -22,8 +23,8 @@ INPUT_CHARS = 600
 SAID_CHARS_MAX = 1_000_000
 """The most characters of one turn that are kept to be searched."""
 WORD_BYTES_MAX = 1_000
-VECTOR_BYTES_MAX = 900_000
-"""PostgreSQL takes 1 MB of words and their places."""
+VECTOR_BYTES_MAX = 1_040_000
+"""PostgreSQL takes 1 MB of words and their places, and not more than is counted here."""
 PLACE_MAX, PLACES_MAX = 16_383, 255
 """The last place in a text, and the most places of one word, that PostgreSQL notes."""
 WEIGHTS = {Scope.PROMPT.value: "A", Scope.ANSWER.value: "B", Scope.COMMAND.value: "C", Scope.TOOL_INPUT.value: "D"}
@@ -65,9 +66,9 @@ class SaidTurn(Struct):
                 room -= len(each.text)
         return found
 
-    def words(self) -> str:
-        """The words of it, as PostgreSQL reads a tsvector."""
-        return vector((each.text, WEIGHTS[each.scope], each.scope) for each in self.said)
+    def words(self, sign: str) -> str:
+        """The words of it, as PostgreSQL reads a tsvector. ``sign``: of the organisation."""
+        return vector(((each.text, WEIGHTS[each.scope], each.scope) for each in self.said), sign)
 
 
 def said_in(events: Iterable[tuple[int | None, int, int, Event]]) -> dict[int, SaidTurn]:
@@ -95,7 +96,15 @@ def said_in(events: Iterable[tuple[int | None, int, int, Event]]) -> dict[int, S
     return found
 
 
-def vector(parts: Iterable[tuple[str, str, str]]) -> str:
+def sign_of(tenant: int) -> str:
+    """Return the sign that stands before each word of an organisation in the index.
+
+    No word there is another organisation's, too: how long it takes to look for one tells nothing of what others have.
+    """
+    return base64.b32encode(tenant.to_bytes(8)).decode()[6:12]
+
+
+def vector(parts: Iterable[tuple[str, str, str]], sign: str) -> str:
     """Return texts, each with its weight and its scope, as a tsvector is written."""
     places: dict[str, list[str]] = {}
     size = place = 0
@@ -105,14 +114,14 @@ def vector(parts: Iterable[tuple[str, str, str]]) -> str:
             known = places.get(word)
             if known is None:
                 length = len(word.encode())
-                if length > WORD_BYTES_MAX or size + length > VECTOR_BYTES_MAX:
+                if length > WORD_BYTES_MAX or size + len(sign) + length > VECTOR_BYTES_MAX:
                     continue
                 known = places[word] = []
-                size += length + 4
+                size += len(sign) + length + 4
             if (len(known) < PLACES_MAX and place <= PLACE_MAX) or not known:
                 known.append(f"{min(place, PLACE_MAX)}{weight}")
                 size += 2
-    return " ".join(f"'{word}':{','.join(known)}" for word, known in places.items())
+    return " ".join(f"'{sign}{word}':{','.join(known)}" for word, known in places.items())
 
 
 def words_of(text: str, scope: str | None = None) -> Iterator[str]:
