@@ -84,7 +84,7 @@ ROOMS = {
     ),
     "mcp": Budget(1_640, 9, "nine tools, the protocol, and answers as text and as fields, masked alike"),
     "nouns": Budget(
-        4_270,
+        4_275,
         10,
         "most of it is errors.py, which has every message; amounts as people read them; stand-ins for late imports",
     ),
@@ -103,8 +103,8 @@ ROOMS = {
         "what is around a record; another store beside it",
     ),
     "workspace": Budget(
-        14_370,
-        73,
+        14_490,
+        74,
         "history of other machines; what faces ask, outlines in columns, blocks that faces draw, the fields of every "
         "question, pages with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed; "
         "contexts; ended runs that are not stored; a reader for others; images in records, subagents by their calls",
@@ -116,13 +116,13 @@ ROOMS = {
         "plan, the words, ssh, files that are sealed; hashes of what was sent; telling records; a search there",
     ),
     "server": Budget(
-        6_435,
-        33,
+        6_715,
+        34,
         "a team's server: its PostgreSQL, who comes in, walls between organisations, answers, what is read there; "
         "its pages, and browsers that come in to them; what is found by its words",
     ),
     "web": Budget(
-        4_040,
+        4_065,
         30,
         "pages: who may see them, how they are served, a module for each kind; edits, and code in its colours; "
         "one in a file; charts, and what is behind a number; two sides compared; answers that are kept; "

@@ -189,6 +189,11 @@ class SyncSettings(SettingsTable, frozen=True):
     has_board = Setting(
         "sync.board", False, "whether the context boards of these repositories may leave, too", has_variable=True
     )
+    takes_steering = Setting(
+        "sync.steer", False,
+        "whether `sync --watch` hands messages that you send from the team server to your runs here",
+        has_variable=True,
+    )  # fmt: skip
 
 
 TABLES = (

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backstory.exchange import frames
 from backstory.server import live_runs, live_view
 from backstory.server.database import TeamDatabase
 from backstory.server.live_runs import LiveRuns
 from backstory.web.live import DROPPED
-from tests.support.clock import NOW
 from tests.support.going import until
-from tests.support.senders import DESK, OTHER, UID, Sender, cut, exported, line
+from tests.support.live_senders import LiveSender
+from tests.support.senders import DESK, OTHER, UID, Sender, cut
 from tests.support.streamed import StreamedByTeam
 
 if TYPE_CHECKING:
@@ -25,59 +24,11 @@ if TYPE_CHECKING:
     from backstory.server.people import LetIn
     from tests.support.team import Team
 
-RUN = "01M3250V00RRRRRRRRRRRRRRRR"
-APP = "github.com/me/app"
-
 
 @pytest.fixture(autouse=True)
 def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_view, "LOOK_S", 0.02)
     monkeypatch.setattr("backstory.web.live.IDLE_WAIT_S", 0.05)
-
-
-class Going(Sender):
-    """A machine that tells of a run."""
-
-    def __init__(self, team: Team, who: LetIn) -> None:
-        super().__init__(team, who)
-        self.next = 1
-
-    def tells(self, *texts: str, uid: str = UID, expects: int = 200, **fields: Any) -> dict[str, Any]:
-        """Tell what the agent said since."""
-        events = [{"AssistantText": {"text": each}} for each in texts]
-        part = {
-            "uid": uid, "run": RUN, "repository": APP, "agent": "claude", "started": NOW, "first": self.next,
-            "events": events,
-        } | fields  # fmt: skip
-        answer = self.team.client.post("/v1/live", json=part, headers=self.headers)
-        assert answer.status_code == expects, answer.text
-        said: dict[str, Any] = answer.json()
-        if said.get("next"):
-            self.next = said["next"]
-        return said
-
-    def begins(self, *texts: str, **fields: Any) -> None:
-        self.tells(**{"events": [{"UserMessage": {"content": "Where?"}}], **fields})
-        if texts:
-            self.tells(*texts, **fields)
-
-    def stores(self, *texts: str) -> list[str]:
-        """The run is over, and its frames are sent."""
-        lines = exported(["Where?", *texts])
-        turn = line(
-            "turn", uid=RUN, first_seq=1, last_seq=len(texts) + 1, agent="claude", prompt="Where?", outcome="completed"
-        )
-        lines = [lines[0], turn, *(each.replace(UID.encode(), RUN.encode()) for each in lines[2:-1]), lines[-1]]
-        lines[2:-1] = [each.replace(b'"turn":"' + UID.encode(), b'"turn":"' + RUN.encode()) for each in lines[2:-1]]
-        return self.send(*frames.frames(lines, session=UID, is_redacted=True))
-
-    def rows(self) -> dict[str, int]:
-        """The rows that the organisation has of runs that go on."""
-        with self.team.database.of(self.tenant) as rows:
-            return {
-                table: rows.execute(f"select count(*) from {table}".encode()).fetchall()[0][0]
-                for table in ("live", "live_run")
-            }
 
 
 class Views:
@@ -122,7 +73,7 @@ def said(stream: StreamedByTeam) -> list[str]:
 
 def test_what_a_run_says_comes_in_order_and_is_what_is_stored_then(team: Team, views: Views) -> None:
     anna = team.founded()
-    going, ben = Going(team, anna), team.joined(anna, "ben")
+    going, ben = LiveSender(team, anna), team.joined(anna, "ben")
     going.begins("first")
     stream = views(ben)
     stream.until("first")
@@ -137,7 +88,7 @@ def test_what_a_run_says_comes_in_order_and_is_what_is_stored_then(team: Team, v
 
 def test_an_answer_that_is_written_comes_as_it_grows(team: Team, views: Views) -> None:
     anna = team.founded()
-    going = Going(team, anna)
+    going = LiveSender(team, anna)
     going.begins(writing="One line.\n")
     stream = views(anna)
     until(lambda: stream.of("writing"))
@@ -169,7 +120,7 @@ def test_a_session_that_grows_by_frames_is_not_made_anew_for_each(
 
 def test_what_is_told_again_after_a_lost_answer_comes_once(team: Team, views: Views) -> None:
     anna = team.founded()
-    going = Going(team, anna)
+    going = LiveSender(team, anna)
     going.begins("first")
     stream = views(anna)
     stream.until("first")
@@ -183,7 +134,7 @@ def test_what_is_told_again_after_a_lost_answer_comes_once(team: Team, views: Vi
 
 def test_a_beginning_that_was_dropped_is_said(team: Team, views: Views) -> None:
     anna = team.founded()
-    going = Going(team, anna)
+    going = LiveSender(team, anna)
     going.begins("first")
     stream = views(anna)
     stream.until("first")
@@ -199,7 +150,7 @@ def test_a_beginning_that_was_dropped_is_said(team: Team, views: Views) -> None:
 
 def test_of_much_that_a_run_says_the_end_is_kept(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_runs, "RUN_BYTES_MAX", 1_000)
-    going = Going(team, team.founded())
+    going = LiveSender(team, team.founded())
     going.begins()
     for number in range(20):
         going.tells(f"{number:>100}")
@@ -213,7 +164,7 @@ def test_a_machine_that_is_silent_is_said_to_be_and_what_it_wrote_is_not_shown_a
     team: Team, views: Views
 ) -> None:
     anna = team.founded()
-    going = Going(team, anna)
+    going = LiveSender(team, anna)
     going.begins("first", writing="and\n")
     stream = views(anna)
     until(lambda: stream.of("writing"))
@@ -229,7 +180,7 @@ def test_a_machine_that_is_silent_is_said_to_be_and_what_it_wrote_is_not_shown_a
 
 def test_a_run_that_was_killed_is_said_to_be(team: Team, views: Views) -> None:
     anna = team.founded()
-    going = Going(team, anna)
+    going = LiveSender(team, anna)
     going.begins("first")
     stream = views(anna)
     stream.until("first")
@@ -240,7 +191,7 @@ def test_a_run_that_was_killed_is_said_to_be(team: Team, views: Views) -> None:
 
 @pytest.mark.parametrize(("state", "minutes", "left"), [("running", 59, 1), ("running", 61, 0), ("over", 11, 0)])
 def test_what_nobody_hears_of_any_more_is_erased(state: str, minutes: int, left: int, team: Team) -> None:
-    going = Going(team, team.founded())
+    going = LiveSender(team, team.founded())
     going.begins("first", state=state)
     team.clock.ms += int(timedelta(minutes=minutes).total_seconds() * 1_000)
     LiveRuns(team.database, team.now).erase_old()
@@ -249,14 +200,14 @@ def test_what_nobody_hears_of_any_more_is_erased(state: str, minutes: int, left:
 
 def test_a_session_that_goes_from_the_server_ends_its_views(team: Team, views: Views) -> None:
     anna = team.founded()
-    going = Going(team, anna)
+    going = LiveSender(team, anna)
     going.begins("first")
     stream = views(team.joined(anna, "ben"))
     stream.until("first")
     assert going.forget()[0] == 200
     until(lambda: stream.is_over)
     assert [each.value for each in stream.of("ended")] == [{"text": live_view.PUT_OUT}]
-    assert going.tells("second") == {"next": None, "is_forgotten": True}
+    assert going.tells("second") == {"next": None, "is_forgotten": True, "steering": []}
     assert going.rows() == {"live": 0, "live_run": 0}
 
 
@@ -272,7 +223,7 @@ def limited(team: Team, who: LetIn, scopes: list[str], repositories: list[str] |
 
 def test_who_may_not_see_a_session_is_told_what_is_told_of_none(team: Team) -> None:
     anna = team.founded()
-    Going(team, anna).begins("first")
+    LiveSender(team, anna).begins("first")
     others = [
         team.founded("zoe").token, limited(team, anna, ["read"], ["github.com/me/other"]),
     ]  # fmt: skip
@@ -285,7 +236,7 @@ def test_who_may_not_see_a_session_is_told_what_is_told_of_none(team: Team) -> N
 
 def test_who_may_not_look_any_more_is_put_out_and_the_others_stay(team: Team, views: Views) -> None:
     anna = team.founded()
-    going, ben, eve = Going(team, anna), team.joined(anna, "ben"), team.joined(anna, "eve")
+    going, ben, eve = LiveSender(team, anna), team.joined(anna, "ben"), team.joined(anna, "eve")
     going.begins("first")
     own, of_ben, of_eve = views(anna), views(ben), views(limited(team, eve, ["read"]))
     for each in (own, of_ben, of_eve):
@@ -301,7 +252,7 @@ def test_who_may_not_look_any_more_is_put_out_and_the_others_stay(team: Team, vi
 def test_a_token_of_another_repository_tells_of_no_run(team: Team) -> None:
     anna = team.founded()
     token = limited(team, anna, ["sync"], ["github.com/me/app"])
-    going = Going(team, anna)
+    going = LiveSender(team, anna)
     going.send(*cut([["a"]]))
     going.token = token
     assert going.tells("x", repository="github.com/me/other", expects=403)["error"]["kind"] == "not_allowed"
@@ -311,7 +262,7 @@ def test_a_token_of_another_repository_tells_of_no_run(team: Team) -> None:
 
 def test_a_token_that_only_reads_tells_of_no_run(team: Team) -> None:
     anna = team.founded()
-    going = Going(team, anna)
+    going = LiveSender(team, anna)
     going.token = limited(team, anna, ["read"])
     going.tells("x", expects=403)
     assert going.rows() == {"live": 0, "live_run": 0}
@@ -319,7 +270,7 @@ def test_a_token_that_only_reads_tells_of_no_run(team: Team) -> None:
 
 @pytest.mark.parametrize("events", [["x"], [{"AssistantText": 3}], [[]], [1]])
 def test_what_is_no_event_is_refused(events: list[Any], team: Team) -> None:
-    going = Going(team, team.founded())
+    going = LiveSender(team, team.founded())
     going.tells(events=events, expects=400)
     assert going.rows() == {"live": 0, "live_run": 0}
 
@@ -329,7 +280,7 @@ def test_what_is_no_event_is_refused(events: list[Any], team: Team) -> None:
 
 def test_fifty_viewers_are_one_reading(team: Team, views: Views, monkeypatch: pytest.MonkeyPatch) -> None:
     anna = team.founded()
-    going = Going(team, anna)
+    going = LiveSender(team, anna)
     going.begins("first")
     looks, asked = list[int](), list[str]()
     own_look, own_of = live_view.LiveViews.look, TeamDatabase.of
@@ -364,7 +315,7 @@ def test_fifty_viewers_are_one_reading(team: Team, views: Views, monkeypatch: py
 
 def test_a_server_that_is_begun_anew_in_mid_view_shows_it_all_once(team: Team) -> None:
     anna = team.founded()
-    going = Going(team, anna)
+    going = LiveSender(team, anna)
     going.begins("first")
     with team.served() as address:
         stream = StreamedByTeam(address, anna.token, UID)
@@ -383,7 +334,7 @@ def test_a_server_that_is_begun_anew_in_mid_view_shows_it_all_once(team: Team) -
 
 def test_another_machine_of_a_person_tells_of_its_own_runs(team: Team) -> None:
     anna = team.founded()
-    going = Going(team, anna)
+    going = LiveSender(team, anna)
     going.begins("first")
     going.machine, going.next = DESK, 1
     going.begins("there")

@@ -22,7 +22,7 @@ from backstory.sync.outward import machine_of
 from backstory.sync.remote import Remote
 from backstory.sync.uploading import Uploader
 from backstory.workspace import opening
-from backstory.workspace.runs.telling import RunTeller
+from backstory.workspace.runs.telling import RunTeller, TellingRules
 from backstory.workspace.stores import pulling
 
 if TYPE_CHECKING:
@@ -97,14 +97,14 @@ def teller(app: App, own: Account, server: Remote) -> RunTeller:
             machine_of(found, str(app.user_home)), partial(app.workspace.redactor, people=False), now_ms(),
         )  # fmt: skip
 
-    def may(masks: LiveMasks) -> bool:
+    def rules(masks: LiveMasks) -> TellingRules:
         # Who switched it off, or named other repositories, meanwhile is obeyed.
         settings, uid = _settings(app), masks.session.origin.uid
         covers = opted_in(settings.repositories, str(app.user_home)).covers(masks.session.repository)
         gone = any(uid in each.ask_or([], origins.forgotten) for each in stores(app))
-        return settings.is_enabled and covers and not gone
+        return TellingRules(settings.is_enabled and covers and not gone, settings.takes_steering)
 
-    return RunTeller(app.home, app.environ, server, masks_of, may, output.talk, now_ms)
+    return RunTeller(app.home, app.environ, server, masks_of, rules, output.talk, now_ms)
 
 
 def _settings(app: App) -> SyncSettings:

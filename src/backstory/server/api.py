@@ -26,18 +26,19 @@ from backstory.server.deriving import Deriving
 from backstory.server.door import BrowserNames
 from backstory.server.kept_sessions import BYTES_MAX, KeptSessions
 from backstory.server.limits import Limits
-from backstory.server.live_runs import LIVE_BYTES_MAX, LivePart, LiveRuns
+from backstory.server.live_runs import LIVE_BYTES_MAX, LivePart
 from backstory.server.live_view import LiveViews, OneLive, drawn
 from backstory.server.logins import Logins
 from backstory.server.offers import ShelfOffers
 from backstory.server.pages import TeamAnswers, TeamPages
-from backstory.server.people import Caller, People, TeamRole
+from backstory.server.people import STEER, Caller, People, TeamRole
 from backstory.server.reading import TeamFilter, TeamList, TeamReading
 from backstory.server.refusals import Refused
 from backstory.server.removals import Removals
 from backstory.server.searching import TeamSearch, TeamSearching
 from backstory.server.session_answers import OneSession, SessionAnswers, WantedEntries
 from backstory.server.shelves import Shelves, SyncWord
+from backstory.server.steering import Steer, TeamSteering
 from backstory.server.team_reports import TeamReports, WantedParts
 from backstory.sync.pull_plan import Want
 from backstory.sync.remote import CLIENT_TOO_OLD, PROTOCOL, PROTOCOL_HEADER
@@ -170,9 +171,17 @@ class Api:
         self._searching = TeamSearching(database, self._reading)
         self._bodies, self._offered = Bodies(), ShelfOffers(database)
         self._removals, self._boards_sent = Removals(database, now), Boards(database, now)
-        self._live, self.views = LiveRuns(database, now), LiveViews(database, self.kept, drawn(), now)
+        self._steering, self.views = TeamSteering(database, now), LiveViews(database, self.kept, drawn(), now)
         pages = TeamAnswers(
-            self.people, self._reading, self._answers, self.views, self._searching, self.reports, now, folder
+            self.people,
+            self._reading,
+            self._answers,
+            self.views,
+            self._searching,
+            self.reports,
+            now,
+            folder,
+            self._steering,
         )
         self._pages = TeamPages(pages, self._limits, names or BrowserNames(is_encrypted=False))
 
@@ -239,6 +248,7 @@ class Api:
         return [
             Route("/v1/live", self._closed("sync", self._put_live, LIVE_BYTES_MAX), methods=["POST"]),
             Route("/v1/sessions/{uid}/live", self._closed("read", self._view), methods=["GET"]),
+            Route("/v1/sessions/{uid}/steer", self._closed(STEER, self._steer), methods=["POST"]),
         ]
 
     # who comes in -----------------------------------------------------------------------------------------------------
@@ -319,8 +329,10 @@ class Api:
         return found
 
     def _put_live(self, caller: Caller, asked: ServerRequest) -> Any:
-        number = self._live.put(caller, asked.machine(), asked.body(LivePart))
-        return {"next": number, "is_forgotten": number is None}
+        return self._steering.tell(caller, asked.machine(), asked.body(LivePart))
+
+    def _steer(self, caller: Caller, asked: ServerRequest) -> Any:
+        return self._steering.send(caller, asked.uid(), asked.body(Steer))._asdict()
 
     def _view(self, caller: Caller, asked: ServerRequest) -> Response:
         return self.views.view(caller, asked.uid(), asked.asks(OneLive))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 OF_SESSION = {
     "frame": "session", "session": "uid", "turn": "session", "turn_text": "session", "derivation": "session",
-    "job": "session", "live": "session", "live_run": "session",
+    "job": "session", "live": "session", "live_run": "session", "steering": "session",
 }  # fmt: skip
 """The tables with rows of a session as a machine has it, and their columns of its uid.
 

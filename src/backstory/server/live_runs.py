@@ -42,10 +42,19 @@ RUNNING = "running"
 Text = Annotated[str, Meta(max_length=1_000)]
 
 
+class SteeringWord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The word of a machine about a message for its run."""
+
+    id: Annotated[str, Meta(max_length=64)]
+    state: Literal["taken", "refused"]
+    reason: Annotated[str, Meta(max_length=300)] = ""
+
+
 class LivePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The words of a machine about a run. ``first``: the number of the first of ``events``, from 1.
 
-    ``writing``: the answer that the agent writes, as far as it has no secret; ``takes``: the machine takes messages.
+    ``writing``: the answer that the agent writes, as far as it has no secret; ``takes``: the machine takes messages;
+    ``steered``: those that it took, or refused.
     """
 
     uid: Uid
@@ -58,6 +67,7 @@ class LivePart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     events: Annotated[list[msgspec.Raw], Meta(max_length=1_000)] = msgspec.field(default_factory=list)
     writing: str = ""
     takes: bool = False
+    steered: Annotated[list[SteeringWord], Meta(max_length=100)] = msgspec.field(default_factory=list)
 
 
 class LiveRow(NamedTuple):

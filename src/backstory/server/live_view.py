@@ -31,9 +31,11 @@ from backstory.server.reading import unknown_session
 from backstory.server.refusals import Refused
 from backstory.server.session_answers import OneSession
 from backstory.server.shelves import line_kind
+from backstory.server.steering import states_of
 from backstory.web.drawing import PageLinks, environment
 from backstory.web.growing import Growing
 from backstory.web.live import DROPPED, Channel, Hub, Settled, stored_place
+from backstory.web.markup import plain
 from backstory.web.streaming import StreamViewer
 from backstory.workspace.history.blocks import content_of
 from backstory.workspace.history.following import FollowedEvent, Grown
@@ -51,12 +53,15 @@ if TYPE_CHECKING:
     from backstory.server.live_runs import LiveRow
     from backstory.server.one_session import WholeSession
     from backstory.server.people import Caller
+    from backstory.server.steering import SteeringState
     from backstory.web.live import Draw, Wake
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.workspace import Workspace
 
 LOOK_S = 1.0
 """The time between two looks at a session that somebody follows."""
+COPY = "~"
+"""The sign that parts the names of a copy from the uid in an address."""
 PUT_OUT = "You may not see this session any more, or it is not here any more."
 KILLED = "The run's process is gone, and nobody saw its end. What it said is stored by the next command on its machine."
 UNREADABLE = "The server cannot read this session now."
@@ -74,6 +79,7 @@ class _Seen(NamedTuple):
     session: WholeSession | None
     runs: list[LiveRow]
     events: dict[str, list[tuple[int, bytes]]]
+    steered: list[SteeringState]
 
 
 class _Stored(NamedTuple):
@@ -130,7 +136,9 @@ class LiveViews:
     def _channel(self, key: str) -> Channel:
         tenant, person, uid, machine = key.split(" ")
         place = ShelfPlace(int(tenant, 16), int(person, 16), uid, machine)
-        return Channel(uid, lambda channel: _Following(self, channel, key, place).follow(), self._draw)
+        # A name in addresses that means this copy, whoever looks.
+        name = f"{uid}{COPY}{place.person:x}{COPY}{machine}"
+        return Channel(name, lambda channel: _Following(self, channel, key, place).follow(), self._draw)
 
     # for what follows -------------------------------------------------------------------------------------------------
 
@@ -144,7 +152,7 @@ class LiveViews:
         now = self._now()
         with self._database.of(place.tenant) as rows:
             session, runs = whole_session(rows, place), runs_of(rows, place, now)
-            stored = rows.execute(_REPOSITORY, place).fetchone()
+            stored, steered = rows.execute(_REPOSITORY, place).fetchone(), states_of(rows, place)
             repositories = {stored[0]} if stored is not None else {each.repository for each in runs}
             allowed = _allowed(rows, place.tenant, [caller.token for _, (caller, _) in viewers], repositories, now)
             events = {
@@ -157,7 +165,7 @@ class LiveViews:
             if caller.token not in allowed:
                 viewer.put_out = PUT_OUT
                 wake()
-        return _Seen(session, runs, events)
+        return _Seen(session, runs, events, steered)
 
     def stored(self, session: WholeSession | None) -> _Stored:
         """Return what pages show of a session. Raises SessionNotFound where it changed meanwhile."""
@@ -189,6 +197,7 @@ class _Following:
         """The number of the last event that was shown of each run that is told of."""
         self._errors: dict[str, list[Event]] = {}
         self._said: dict[str, tuple[str, bool]] = {}
+        self._steered: dict[str, SteeringState] = {}
         self._prices = price_table()
 
     def follow(self) -> None:
@@ -212,6 +221,10 @@ class _Following:
         drawing = Growing({each.number: each for each in stored.turns}, stored.current, stored.folder)
         known = seen.session
         while True:
+            for state in seen.steered:
+                if self._steered.get(state.id) != state:
+                    self._steered[state.id] = state
+                    self._channel.say("steering", {"id": state.id, "state": state.state, "words": plain(state.words)})
             for grown in self._told(seen):
                 self._channel.take(drawing, grown, self._views.ms())
             if seen.session != known:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from backstory.server import codes
 from backstory.server.audit import note
-from backstory.server.people import SCOPES, TOKEN_DAYS, TeamRole, check_name
+from backstory.server.people import MAY, STEER, TOKEN_DAYS, TeamRole, check_name
 from backstory.server.refusals import Refused
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from backstory.server.people import Caller
 
 REPOSITORIES_MAX = 1_000
-MAY = frozenset(SCOPES[TeamRole.MEMBER])
+OF_PROGRAMS = frozenset(MAY[TeamRole.MEMBER])
 """The most rights of a token that is no machine's login."""
 
 
@@ -59,11 +59,15 @@ class Logins:
     def make(
         self, caller: Caller, name: str, scopes: Iterable[str], repositories: Iterable[str] | None, days: int
     ) -> str:
-        """Return a token that may no more than the caller's, and is good no longer. Raises Refused."""
+        """Return a token that may no more than the caller's, and is good no longer. Raises Refused.
+
+        To steer, too, where a person gives it by name: a machine's own login may not.
+        """
         wanted, among = sorted({*scopes}), None if repositories is None else sorted({*repositories})
         # Who lets people in, or erases, does it with a login of a machine.
-        if not wanted or not {*wanted} <= caller.scopes & MAY:
-            has = ", ".join(sorted(caller.scopes & MAY))
+        given = (caller.scopes | ({STEER} & MAY[caller.role] if caller.is_whole else set())) & OF_PROGRAMS
+        if not wanted or not {*wanted} <= given:
+            has = ", ".join(sorted(given))
             raise Refused(403, "not_allowed", f"A token has some of these rights: {has}.")
         if caller.repositories is not None and (among is None or not {*among} <= caller.repositories):
             raise Refused(403, "not_allowed", "A token is good for no other repositories than its maker's.")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import parse_qs, quote, urlencode
 from zlib import crc32
 
 import msgspec
@@ -24,11 +25,13 @@ from backstory.exchange.json_lines import Uid
 from backstory.server.bodies import body
 from backstory.server.door import LOGIN, WAITING, Door, Doorbell, is_ours
 from backstory.server.kept_sessions import is_whole
-from backstory.server.people import LOGIN_S
+from backstory.server.live_view import COPY
+from backstory.server.people import LOGIN_S, STEER
 from backstory.server.reading import TeamFilter, TeamList, unknown_session
 from backstory.server.refusals import Refused
 from backstory.server.searching import SEARCHED, TeamSearch
 from backstory.server.session_answers import OneSession
+from backstory.server.steering import ALLOWS, NOT_RUNNING, TAKES_NONE, Steer
 from backstory.server.team_reports import WantedParts
 from backstory.web import reporting
 from backstory.web.drawing import PageLinks
@@ -40,7 +43,7 @@ from backstory.web.pages import ZIPPING, Pages
 from backstory.web.reading import place_of
 from backstory.web.sharing import TooLongToPrint
 from backstory.web.site import REPORT_KEPT_MS
-from backstory.web.source import A, OpenSession, PageRefused, RelatedSession, SessionCopy
+from backstory.web.source import A, OpenSession, PageRefused, RelatedSession, SessionCopy, SteeringForm
 from backstory.workspace import questions
 
 if TYPE_CHECKING:
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
     from backstory.server.reading import TeamReading
     from backstory.server.searching import TeamSearching
     from backstory.server.session_answers import SessionAnswers
+    from backstory.server.steering import TeamSteering
     from backstory.server.team_reports import TeamReports
     from backstory.web.acting import PromptForm
     from backstory.web.reporting import ReportPage
@@ -72,8 +76,8 @@ REPORTED = ("repo", "since", "until")
 RECENT = timedelta(hours=1)
 """A session in which something happened so lately is followed on its page, and any that runs."""
 FORM_BYTES_MAX = 64 * 1024
-PERSON, MACHINE, COPY = "person", "machine", "~"
-"""Parameters that name a copy of a session, and what parts its names from the uid in an address."""
+PERSON, MACHINE = "person", "machine"
+"""Parameters that name a copy of a session."""
 KNOWN = ("agent", "repo", "branch", "grep", "since", "until")
 """The fields of the filter that a server's list has."""
 
@@ -89,6 +93,7 @@ class TeamAnswers(NamedTuple):
     reports: TeamReports
     now: Callable[[], datetime]
     folder: Path
+    steering: TeamSteering
 
 
 class TeamPages:
@@ -102,7 +107,7 @@ class TeamPages:
         @contextmanager
         def source(request: Request) -> Iterator[TeamSource]:
             try:
-                yield TeamSource(answers, request.state.caller, kept)
+                yield TeamSource(answers, request.state.caller, kept, request.state.csrf)
             except Refused as refused:
                 raise PageRefused(refused.status, str(refused)) from refused
             except DatabaseUnusable as refused:
@@ -122,6 +127,7 @@ class TeamPages:
             Route("/reports", lambda _: RedirectResponse("/reports/standup"), methods=["GET"]),
             Route("/reports/{name}", guarded(self._pages.report), methods=["GET"]),
             Route("/s/{uid}/live", guarded(lambda source, request: source.live(request)), methods=["GET"]),
+            Route("/s/{uid}/steer", self._acting(self._steer), methods=["POST"]),
             *self._pages.routes(),
         ]
         pages = Starlette(routes=routes, middleware=[ZIPPING])
@@ -146,6 +152,19 @@ class TeamPages:
 
     def _logout(self, request: Request, _: Mapping[str, str]) -> Response:
         return self._bell.leave(request)
+
+    def _steer(self, request: Request, fields: Mapping[str, str]) -> Response:
+        caller: Caller = request.state.caller
+        if STEER not in caller.scopes:
+            raise Refused(403, "not_allowed", "This browser was not let in to steer.")
+        name = request.path_params["uid"]
+        said = {"text": fields.get("text", "").replace("\r\n", "\n"), "id": fields.get("id", "")}
+        try:
+            message = msgspec.convert(said, Steer)
+        except msgspec.ValidationError as refused:
+            raise Refused(400, "request_wrong", "This is no message for a run.") from refused
+        self._answers.steering.send(caller, name.partition(COPY)[0], message)
+        return RedirectResponse(f"/s/{quote(name, safe=COPY)}#steering", 303)
 
     def _acting(self, act: Callable[[Request, Mapping[str, str]], Response]) -> Any:
         """Do what a form of one of our pages asks for; any other is refused."""
@@ -174,9 +193,9 @@ class _Kept:
 class TeamSource:
     """The history that a person of an organisation may see, as the source of pages."""
 
-    def __init__(self, answers: TeamAnswers, caller: Caller, kept: _Kept) -> None:
+    def __init__(self, answers: TeamAnswers, caller: Caller, kept: _Kept, csrf: str) -> None:
         self.caller, self.user_home, self.now = caller, answers.folder, int(answers.now().timestamp() * 1_000)
-        self._answers, self._kept, self._at = answers, kept, answers.now()
+        self._answers, self._kept, self._at, self._csrf = answers, kept, answers.now(), csrf
 
     def form(self, typed: Mapping[str, str], *, of_events: bool = False) -> list[FormField]:
         people = tuple(each.name for each in self._answers.people.everyone(self.caller))
@@ -268,6 +287,21 @@ class TeamSource:
         said = next(said for session, said in copies if session == meant)
         wanted = OneSession(person=said[PERSON], machine=said[MACHINE])
         return self._answers.views.view(self.caller, meant.place.uid, wanted)
+
+    def steering(self, opened: OpenSession) -> SteeringForm | None:
+        state: Any = opened.state
+        place: ShelfPlace = state[0].place
+        if STEER not in self.caller.scopes or place.person != self.caller.person:
+            return None
+        steering = self._answers.steering
+        takes, states = steering.takes(self.caller, place.uid), steering.last(self.caller, place.uid)
+        if takes is None and not states:
+            return None
+        why_not = NOT_RUNNING if takes is None else "" if takes else TAKES_NONE.format(ALLOWS)
+        return SteeringForm(
+            f"/s/{opened.name}/steer", self._csrf, token_urlsafe(16), why_not,
+            tuple((each.id, plain(each.words)) for each in states),
+        )  # fmt: skip
 
     # one session ------------------------------------------------------------------------------------------------------
 

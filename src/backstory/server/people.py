@@ -42,7 +42,10 @@ class TeamRole(StrEnum):
 SCOPES = {TeamRole.READER: ["read", "search"], TeamRole.MEMBER: ["read", "search", "sync"],
           TeamRole.ADMIN: ["read", "search", "sync", "admin"]}  # fmt: skip
 BROWSER, STEER = ("read", "search"), "steer"
-"""The rights of a browser, and the one that nobody has who was not given it by name."""
+"""The rights of a browser, and the one that no login has that was not given it by name."""
+MAY = {TeamRole.READER: frozenset(SCOPES[TeamRole.READER]), TeamRole.MEMBER: {*SCOPES[TeamRole.MEMBER], STEER},
+       TeamRole.ADMIN: {*SCOPES[TeamRole.ADMIN], STEER}}  # fmt: skip
+"""The rights that a login of each may have; a machine's has those of ``SCOPES``."""
 
 
 class Caller(Struct, frozen=True, kw_only=True):
@@ -238,7 +241,7 @@ class People:
         role = TeamRole(row[7])
         return Caller(
             tenant=found.tenant, person=row[5], name=row[6], role=role, token=found.id,
-            scopes=frozenset(row[2]) & frozenset((*SCOPES[role], STEER)), repositories=repositories,
+            scopes=frozenset(row[2]) & MAY[role], repositories=repositories,
             is_whole=row[2] == SCOPES[TeamRole.ADMIN] and repositories is None,
         )  # fmt: skip
 

@@ -229,8 +229,12 @@ class Channel:
 
     def note(self, text: str) -> None:
         """Show a remark."""
+        self.say("note", {"text": plain(text)})
+
+    def say(self, kind: str, value: dict[str, Any]) -> None:
+        """Send a message of another kind, behind those before."""
         number = self._dropped + len(self._messages) + 1
-        self._change(new=(message("note", {"text": plain(text)}, f"{self._name}.{number}"),))
+        self._change(new=(message(kind, value, f"{self._name}.{number}"),))
 
 
 class Hub:

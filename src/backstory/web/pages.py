@@ -124,7 +124,7 @@ class Pages:
                 drawn=map_of(content), place=place or "", uid=opened.name, session_uid=listed.uid,
                 parent=opened.parent or parent, children=children,
                 has_branches=any(each.is_rewound for each in content.transcript.turns), copies=opened.copies,
-                is_whole=opened.is_whole, is_live=opened.is_live,
+                is_whole=opened.is_whole, is_live=opened.is_live, steering=source.steering(opened),
             )  # fmt: skip
 
         return source.read(request, shown, last=None if place is not None or "whole" in typed else 0)

@@ -21,7 +21,7 @@ from backstory.web.live import Channel, Hub
 from backstory.web.local_source import LocalSource
 from backstory.web.orders import Orders
 from backstory.web.pages import ZIPPING, Pages
-from backstory.web.source import OpenSession
+from backstory.web.source import OpenSession, SteeringForm
 from backstory.web.streaming import Stream
 
 if TYPE_CHECKING:
@@ -155,6 +155,9 @@ class StoreSource:
 
     def prompt(self, session: ListedSession, typed: Mapping[str, str]) -> PromptForm | None:
         return None if self._acting is None else self._acting.form(self.workspace, session, Order.read(typed))
+
+    def steering(self, opened: OpenSession) -> SteeringForm | None:
+        return None
 
     def _stores(self) -> list[Path]:
         """The files that a list and a report of every project are read from."""

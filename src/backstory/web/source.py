@@ -53,6 +53,19 @@ def related(
     return parent, tuple(RelatedSession(each.uid, plain(each.shown_title or each.uid)) for each in known)
 
 
+class SteeringForm(NamedTuple):
+    """A form for a message to a run on another machine: its address, and what makes it ours and sent once.
+
+    ``why_not``: the sentence for a run that takes none; ``states``: how far those before are, by their ids.
+    """
+
+    where: str
+    csrf: str
+    id: str
+    why_not: str
+    states: tuple[tuple[str, str], ...]
+
+
 class OpenSession(NamedTuple):
     """A session that can be read. ``state``: another value once it has changed; ``name``: its name in addresses.
 
@@ -103,6 +116,9 @@ class PageSource(Protocol):
 
     def prompt(self, session: ListedSession, typed: Mapping[str, str]) -> PromptForm | None:
         """The form for what may be said to a session; None where nothing may."""
+
+    def steering(self, opened: OpenSession) -> SteeringForm | None:
+        """The form for a message to a run elsewhere; None where there is none."""
 
 
 class PageRefused(Exception):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 ROLES = ("reader", "member", "admin")
 STRANGER = 401
-RIGHTS = ("read", "search", "sync")
+RIGHTS = ("read", "search", "sync", "steer")
 
 
 @click.group("team")

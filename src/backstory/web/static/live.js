@@ -89,6 +89,9 @@
       }
       reopen(entries, open);
       document.querySelector(".session aside").replaceChildren(...fresh.querySelector(".session aside").childNodes);
+      const steering = fresh.getElementById("steering"), known = document.getElementById("steering");
+      if (steering && !known) entries.append(document.adoptNode(steering));
+      if (!steering) known?.remove();
       stored.seq = Number(now.dataset.seq);
       stored.turn = Number(now.dataset.turn);
       const same = top && document.getElementById(top.id);
@@ -130,6 +133,10 @@
         made.className = "note";
         made.textContent = text;
         changed(() => growing.append(made));
+      },
+      steering({ id, words }) {
+        const known = document.querySelector(`[data-steering="${CSS.escape(id)}"]`);
+        if (known) known.textContent = words;
       },
       trouble({ text }) { say(text); },
       async begun() { await renew(); },

@@ -9,17 +9,19 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
 from backstory.errors import BackstoryError, LoginRefused, ServerBusy, ServerRefused, ServerUnreachable
 from backstory.runs.live import live_run
 from backstory.runs.spool import SPOOLS, list_spools
 from backstory.sync.following import AWAY_S_MAX
+from backstory.sync.notes import FOLDER
 from backstory.sync.remote import understood
 from backstory.workspace.opening import open_workspace
 from backstory.workspace.runs.running import store_of_run
+from backstory.workspace.runs.steered import SteeredMessages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,16 +31,21 @@ if TYPE_CHECKING:
     from backstory.runs.spool import Run, Spool
     from backstory.sync.live_masks import LiveMasks
     from backstory.sync.remote import Remote
+    from backstory.workspace.runs.steered import HandedMessage
     from backstory.workspace.workspace import Workspace
 
 EVERY_S = 1.0
 """The time between two words about a run, at least, …"""
-HEARTBEAT_S = 5.0
-"""… and at most: a server takes a machine for silent that says nothing for longer."""
+HEARTBEAT_S, TAKING_S = 5.0, 2.0
+"""… and at most, also where it takes messages, which come with the answers: a server takes who says less for silent."""
 POSTED_BYTES, WAITING_BYTES_MAX = 192 * 1024, 256 * 1024
 """The most events that are told at once, and that wait; of more the first are left out."""
+POSTS_MAX = 4
+"""The most words about a run at once, whatever the server answers."""
 UNSEEN_END_S = 3.0
 """An end that nobody noted for so long is a kill: of the run's runner, too."""
+STEERED = "steered.json"
+"""The file of the home that notes the messages which came, beside what was sent."""
 RUNNING, OVER, KILLED = "running", "over", "killed"
 UNAUTHORISED, UNKNOWN = 401, (404, 405)
 
@@ -52,18 +59,32 @@ def _workspace_of(run: Run, environ: Mapping[str, str], now: Callable[[], int]) 
     return open_workspace(run.cwd, environ, store=run.store, now=now)
 
 
+class TellingRules(NamedTuple):
+    """The person's rules at this moment: whether a session may leave, and whether its runs take messages."""
+
+    may_leave: bool
+    takes: bool = False
+
+
+class _Message(Struct, frozen=True):
+    id: str
+    text: str
+
+
 class _Answer(Struct, frozen=True):
     next: int | None = None
-    is_forgotten: bool = False
+    steering: list[_Message] = field(default_factory=list)
 
 
 class _Told:
-    """A run that is told of. ``takes``: this machine takes messages for it."""
+    """A run that is told of."""
 
     def __init__(self, spool: Spool, run: Run, live: LiveRun, masks: LiveMasks) -> None:
         self.spool, self.run, self.live, self.masks = spool, run, live, masks
         self._waiting, self._bytes, self._last = deque[tuple[int, bytes]](), 0, 0
         self._before, self._told_at = dict[str, Any](), 0.0
+        self.steered: dict[str, HandedMessage] = {}
+        """The messages on which the server waits for a word."""
         self.over_at = 0.0
 
     def look(self, now: float) -> None:
@@ -90,7 +111,9 @@ class _Told:
         said: dict[str, Any] = {
             "state": self.state(now), "writing": self.masks.writing(self.live.writing), "takes": takes
         }  # fmt: skip
-        if not self._waiting and said == self._before and now - self._told_at < HEARTBEAT_S:
+        rest_s = TAKING_S if takes else HEARTBEAT_S
+        is_news = self._waiting or self.steered or said != self._before
+        if not is_news and now - self._told_at < rest_s:
             return None
         events, size = list[Raw](), 0
         for _, data in self._waiting:
@@ -103,33 +126,36 @@ class _Told:
         return {
             "uid": run.session_uid, "run": run.turn_uid, "repository": self.masks.repository, "agent": run.agent,
             "started": run.started, "first": first, "events": events, **said,
+            "steered": [{"id": id_, **each._asdict()} for id_, each in self.steered.items()],
         }  # fmt: skip
 
     def confirm(self, number: int, part: dict[str, Any], now: float) -> None:
         """Note what was told, and let go of the events before a number, which the server has."""
         self._before, self._told_at = {name: part[name] for name in ("state", "writing", "takes")}, now
+        for each in part["steered"]:
+            self.steered.pop(each["id"], None)
         while self._waiting and self._waiting[0][0] < number:
             self._bytes -= len(self._waiting.popleft()[1])
 
     def is_done(self, now: float) -> bool:
         """Return True if nothing is left to tell."""
-        return self.state(now) != RUNNING and not self._waiting
+        return self.state(now) != RUNNING and not self._waiting and not self.steered
 
 
 class RunTeller:
     """Tells of the runs of a home. ``masks_of`` gives what masks a session of a workspace, None for one that stays.
 
-    ``may`` is asked each time whether a session may still leave; ``say`` receives troubles, each once.
+    ``rules`` are asked each time, so that who changes them is obeyed; ``say`` receives troubles, each once.
     """
 
     def __init__(
         self, home: Path, environ: Mapping[str, str], remote: Remote,
         masks_of: Callable[[Workspace, str], LiveMasks | None],
-        may: Callable[[LiveMasks], bool], say: Callable[[str], None], now: Callable[[], int],
+        rules: Callable[[LiveMasks], TellingRules], say: Callable[[str], None], now: Callable[[], int],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self._home, self._environ, self._remote = home, environ, remote
-        self._masks_of, self._may = masks_of, may
+        self._masks_of, self._rules, self._steered = masks_of, rules, SteeredMessages(home / FOLDER / STEERED)
         self._say, self._now, self._clock = say, now, clock
         self._told: dict[str, _Told] = {}
         self._passed_over = set[str]()
@@ -182,9 +208,12 @@ class RunTeller:
                 self._told[uid] = _Told(spool, run, live, masks)
 
     def _tell(self, uid: str, told: _Told, now: float) -> None:
-        while (part := told.part(now, takes=False)) is not None:
-            if not self._may(told.masks):
-                self._end(uid)
+        rules = self._rules(told.masks)
+        if not rules.may_leave:
+            self._end(uid)
+            return
+        for _ in range(POSTS_MAX):
+            if (part := told.part(now, takes=rules.takes)) is None:
                 return
             try:
                 said = understood(self._remote, self._remote.ask("POST", "/v1/live", part), _Answer)
@@ -199,9 +228,20 @@ class RunTeller:
                 self._end(uid)
                 return
             told.confirm(said.next, part, now)
+            self._hand(told, said.steering, rules)
             if told.is_done(now):
                 self._end(uid)
                 return
+
+    def _hand(self, told: _Told, messages: list[_Message], rules: TellingRules) -> None:
+        """Hand messages to the run, as a person at this machine does."""
+        if not messages:
+            return
+        with _workspace_of(told.run, self._environ, self._now) as place:
+            for each in messages:
+                told.steered[each.id] = self._steered.hand(
+                    place, told.run.session_uid, each.id, each.text, is_allowed=rules.takes
+                )
 
     def _refuse(self, uid: str, refused: ServerRefused) -> None:
         """Tell no more of a run; of none where the server does not know how."""
