@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import html
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+import psycopg
 import pytest
 from starlette.testclient import TestClient
 
@@ -16,6 +17,8 @@ from backstory.server.api import Api
 from backstory.server.door import BrowserNames
 from backstory.server.limits import Limits
 from backstory.web.access import HEADERS
+from tests.support.clock import NOW
+from tests.support.desks import Desk
 from tests.support.machines import SMALL, Machine
 from tests.support.senders import DESK, LAPTOP, OTHER, UID, Sender, cut
 from tests.support.team_pages import CODE, TeamVisitor, send_all
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from tests.support.pages import Answer
     from tests.support.team import Team
 
+RUN = "01M3250V00CJ5X1JHP0Z69AWRN"
 NOBODYS = "01M3250V00CJ5X1JHP0Z69AWST"
 CSRF = re.compile(r'name="csrf" value="(\w+)"')
 
@@ -415,3 +419,88 @@ def test_a_report_is_of_the_organisation_or_a_part_of_it(name: str, team_of_two:
 @pytest.mark.parametrize("path", ["/reports/tools", "/reports/none", "/reports/behind", "/reports/costs?agent=claude"])
 def test_a_report_that_the_server_has_not_is_none(path: str, visitor: TeamVisitor) -> None:
     assert visitor.get(path).status in (400, 404)
+
+
+# what runs, and the command -------------------------------------------------------------------------------------------
+
+
+def run_of(sender: Sender, repository: str = "github.com/me/app") -> None:
+    """A machine tells of a run that goes on."""
+    part = {"uid": UID, "run": RUN, "repository": repository, "agent": "claude", "started": NOW, "first": 1,
+            "events": [{"AssistantText": {"text": "while it runs"}}]}  # fmt: skip
+    answer = sender.team.client.post("/v1/live", json=part, headers=sender.headers)
+    assert answer.status_code == 200, answer.text
+
+
+def test_a_session_that_runs_is_marked_in_the_list_and_followed_on_its_page(
+    anna: Sender, visitor: TeamVisitor, team: Team
+) -> None:
+    anna.send(*cut([["a"]]))
+    stamp = visitor.get("/changes").text
+    assert [("running" in text) for _, text in rows_of(visitor.get("/sessions").text)] == [False]
+    assert "data-live" not in visitor.get(f"/s/{UID}").text
+    run_of(anna)
+    assert visitor.get("/changes").text != stamp
+    assert [("running" in text) for _, text in rows_of(visitor.get("/sessions").text)] == [True]
+    (where,) = re.findall(r'data-live="([^"]+)"', visitor.get(f"/s/{UID}").text)
+    with visitor.streamed(where) as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        assert any("while it runs" in line for line in stream.iter_lines())
+    team.clock.ms += 21_000
+    assert [("running" in text) for _, text in rows_of(visitor.get("/sessions").text)] == [False]
+
+
+def test_a_run_of_another_repository_changes_nothing_for_who_may_not_see_it(
+    anna: Sender, team: Team, stranger: TeamVisitor
+) -> None:
+    asked = {"name": "x", "scopes": ["read"], "repositories": ["github.com/me/other"]}
+    _, made = team.ask("POST", "/v1/logins", anna.token, asked)
+    stranger.cookie = f"backstory-{stranger.host.partition(':')[2]}={made['token']}"
+    stamp = stranger.get("/changes").text
+    run_of(anna)
+    assert stranger.get("/changes").text == stamp
+    assert stranger.get(f"/s/{UID}/live").status == 404
+
+
+def test_a_command_lets_a_browser_in_and_lists_it(
+    team: Team, served: str, tmp_path: Path, stranger: TeamVisitor
+) -> None:
+    (tmp_path / "desk").mkdir()
+    desk = Desk(tmp_path / "desk", team, served, 0)
+    desk.log_in()
+    done = desk.shell("login", "--approve", stranger.code(), "--steer")
+    assert (done.code, "browser" in done.err) == (0, True), done.err
+    assert stranger.keep(stranger.get("/login")).status == 303
+    assert "read, search, steer" in stranger.get("/account").words
+    assert "browser" in desk.shell("team", "logins").out
+    assert desk.shell("login", desk.address, "--steer").code == 2
+
+
+@pytest.mark.parametrize("path", ["/s/{}", "/s/{}/1/block", "/s/{}/live"])
+def test_a_session_of_others_takes_the_work_of_one_that_is_not_there(
+    path: str, team: Team, visitor: TeamVisitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Sender(team, team.founded("eve"), DESK).send(*cut([["a"]], uid=OTHER))
+    work = list[list[str]]()
+    # The first request of a day notes that.
+    visitor.get("/changes")
+    for uid in (OTHER, NOBODYS):
+        statements = list[str]()
+        with monkeypatch.context() as patched:
+            patched.setattr(psycopg.Cursor, "execute", noting(statements))
+            assert visitor.get(path.format(uid)).status == 404
+        work.append(statements)
+    assert work[0] == work[1]
+    assert len(work[0]) > 2
+
+
+def noting(statements: list[str]) -> Any:
+    """The method that sends a statement, which is noted with what it found."""
+    really: Any = psycopg.Cursor.execute
+
+    def execute(self: Any, query: Any, *values: Any, **more: Any) -> Any:
+        found = really(self, query, *values, **more)
+        statements.append(f"{query} {self.rowcount}")
+        return found
+
+    return execute

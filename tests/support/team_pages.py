@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+import httpx
 
 from backstory.store import open_store
 from tests.support.pages import Visitor
 from tests.support.senders import frames_of_store
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from backstory.server.people import LetIn
@@ -44,6 +48,13 @@ class TeamVisitor(Visitor):
         found = CODE.search(self.keep(self.get(f"/login{wanted}")).text)
         assert found is not None
         return found[1]
+
+    @contextmanager
+    def streamed(self, path: str) -> Iterator[httpx.Response]:
+        """An answer that goes on, while it is read."""
+        address = f"http://{self.host}{path}"
+        with httpx.stream("GET", address, headers={"Cookie": self.cookie}, timeout=20, trust_env=False) as answer:
+            yield answer
 
     def come_in(self, who: LetIn, *, steer: bool = False, wanted: str = "") -> Answer:
         """Have a person let this browser in; return the answer that leads on."""

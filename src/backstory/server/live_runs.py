@@ -166,6 +166,11 @@ def runs_of(rows: Cursor[Any], place: ShelfPlace, now: datetime) -> list[LiveRow
     return [LiveRow(*each) for each in found]
 
 
+def going(rows: Cursor[Any], tenant: int, among: Sequence[str] | None, now: datetime) -> set[tuple[str, str]]:
+    """Return the sessions in which a run goes on, by uid and machine. ``among``: of these repositories alone."""
+    return set(rows.execute(_GOING, (tenant, now - SILENT_AFTER, among, among)).fetchall())
+
+
 def events_of(rows: Cursor[Any], place: ShelfPlace, run: str, after: int) -> list[tuple[int, bytes]]:
     """Return the events of a run behind a number, with theirs."""
     return [(number, data.encode()) for number, data in rows.execute(_EVENTS, (*place, run, after)).fetchall()]
@@ -222,6 +227,10 @@ _RUNS = f"""
 select run, repository, agent, started, state, writing, takes, news, first, last, at, at < %s from live_run
 where {_OF_SESSION} order by started, run
 """.encode()
+_GOING = """
+select session, machine from live_run where tenant = %s and at >= %s and state = 'running'
+  and (%s::text[] is null or repository = any(%s))
+"""
 _EVENTS = f"select number, data from live where {_OF_RUN} and number > %s order by number".encode()
 _OLD = "tenant = %s and (at < %s or (state <> 'running' and at < %s))"
 _OLD_RUNS = f"delete from live_run where {_OLD}".encode()

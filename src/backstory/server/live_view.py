@@ -24,7 +24,7 @@ from backstory.model import Error, Turn, UserMessage, event_from_json
 from backstory.runs.spool import RUNNING
 from backstory.server.jobs import ShelfPlace
 from backstory.server.kept_sessions import LAST_EVENTS
-from backstory.server.live_runs import events_of, runs_of
+from backstory.server.live_runs import events_of, going, runs_of
 from backstory.server.one_session import whole_session
 from backstory.server.people import SCOPES, TeamRole
 from backstory.server.reading import unknown_session
@@ -110,6 +110,11 @@ class LiveViews:
             raise unknown_session()
         key = f"{caller.tenant:x} {found[0]:x} {uid} {found[1]}"
         return _Streaming(lambda headers: self._viewer(caller, key, headers))
+
+    def going(self, caller: Caller) -> set[tuple[str, str]]:
+        """Return the sessions that run now, by uid and machine, of those that a person may see."""
+        with self._database.of(caller.tenant) as rows:
+            return going(rows, caller.tenant, caller.among, self._now())
 
     def is_going(self, place: ShelfPlace) -> bool:
         """Return True if a run of a session is told of."""

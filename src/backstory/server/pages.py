@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from backstory.bounds import counted, duration
 from backstory.chronicle.tabs import TABS
-from backstory.derive.moments import OUTCOMES, when
+from backstory.derive.moments import OUTCOMES, RUNNING, when
 from backstory.derive.naming import NO_PROMPT
 from backstory.derive.pricing import Cost, CostKind
 from backstory.errors import DatabaseUnusable, RecordNotFound
@@ -214,13 +214,15 @@ class TeamSource:
             total = self._kept.totals.get(
                 self._key(wanted), (), lambda: self._answers.reading.count(self.caller, wanted)
             )  # fmt: skip
-        rows = tuple(row(each, self.now) for each in page["sessions"])
+        going = self._answers.views.going(self.caller)
+        rows = tuple(row(each, self.now, is_running=(each["uid"], each[MACHINE]) in going) for each in page["sessions"])
         kept = {name: value for name, value in typed.items() if value and name != AFTER}
         more = address("/sessions", {**kept, AFTER: page["end"]}) if page["has_more"] else ""
         return List(rows=rows, total=total, more=more)
 
     def stamp(self) -> str:
-        return f"{crc32(self._answers.reading.change_token(self.caller).encode()):08x}"
+        changes = self._answers.reading.change_token(self.caller), *sorted(self._answers.views.going(self.caller))
+        return f"{crc32(repr(changes).encode()):08x}"
 
     def state(self) -> tuple[str, str]:
         return "", ""
@@ -400,9 +402,9 @@ def _meant(
             yield session
 
 
-def row(session: Mapping[str, Any], now: int) -> SessionRow:
+def row(session: Mapping[str, Any], now: int, *, is_running: bool = False) -> SessionRow:
     """A session in the list, of what lists have as JSON."""
-    uid, state = session["uid"], session.get("outcome") or ""
+    uid, state = session["uid"], RUNNING if is_running else session.get("outcome") or ""
     cost = Cost(
         kind=CostKind(session.get("cost_kind") or CostKind.UNKNOWN),
         **{name: session.get(key) for name, key in (("usd", "cost_usd"), ("low_usd",) * 2, ("high_usd",) * 2)},
