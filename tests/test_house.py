@@ -39,19 +39,19 @@ ROOMS = {
         "folder of events",
     ),
     "ask": Budget(
-        5_200,
+        5_220,
         22,
         "a question each; marks of sessions; what a filter chooses, what lists are sorted by, worked out beforehand; "
         "the newest looked into one by one; rows of files",
     ),
     "chronicle": Budget(
-        5_235,
+        5_240,
         35,
         "reports: what is found, and the one value that every face draws, in parts if long; what a row is about; those "
         "that faces show beside each other; amounts of charts, and the SQL of every number",
     ),
     "cli": Budget(
-        21_130,
+        21_185,
         133,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
@@ -103,7 +103,7 @@ ROOMS = {
         "what is around a record; another store beside it",
     ),
     "workspace": Budget(
-        14_490,
+        14_530,
         74,
         "history of other machines; what faces ask, outlines in columns, blocks that faces draw, the fields of every "
         "question, pages with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed; "
@@ -116,8 +116,8 @@ ROOMS = {
         "plan, the words, ssh, files that are sealed; hashes of what was sent; telling records; a search there",
     ),
     "server": Budget(
-        6_730,
-        34,
+        6_785,
+        35,
         "a team's server: its PostgreSQL, who comes in, walls between organisations, answers, what is read there; "
         "its pages, and browsers that come in to them; what is found by its words",
     ),

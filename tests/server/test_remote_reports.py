@@ -93,6 +93,20 @@ def test_a_stand_up_of_a_team_names_each_person(two: Two) -> None:
     ]  # fmt: skip
 
 
+def test_a_recap_is_of_a_session_that_only_the_server_has(two: Two) -> None:
+    found = cost(two.ben.shell, "--person", "anna")["by_session"][0]
+    said = two.ben.shell("report", "recap", found["label"], "--remote")
+    assert said.code == 0, said.err
+    assert f"anna · {found['label']} · claude · me/tool" in said.out
+    assert "Last answer: done" in said.out
+    assert "Go on with it" not in said.out
+    as_json = two.ben.shell("report", "recap", found["label"], "--remote", "--json").json()
+    assert (as_json["uid"], as_json["person"], as_json["command"]) == (found["uid"], "anna", [])
+    nobody = two.ben.shell("report", "recap", "01ZZZZZZZZ", "--remote")
+    assert nobody.code != 0
+    assert "There is no such session here." in nobody.err
+
+
 def test_what_the_server_has_yet_to_derive_is_counted_as_waiting(two: Two) -> None:
     two.team.clock.ms += 1
     two.anna.works_elsewhere("git@github.com:me/tool.git")
@@ -107,6 +121,7 @@ def test_what_the_server_has_yet_to_derive_is_counted_as_waiting(two: Two) -> No
     (("standup", "--remote", "--explain"), "--explain"),
     (("cost", "the parser", "--remote"), "backstory pull"),
     (("cost", "--tool", "Bash", "--remote"), "backstory pull"),
+    (("recap", "--remote"), "--remote needs a SESSION"),
     (("tips", "--remote"), "backstory pull"),
     (("cost-tips", "--remote"), "backstory pull"),
     (("improve", "--remote"), "backstory pull"),

@@ -9,13 +9,15 @@ import msgspec
 import pytest
 
 from backstory.bounds import iso
-from backstory.chronicle import cost, standup
+from backstory.chronicle import cost, recap, standup
 from backstory.errors import SessionAmbiguous, SessionNotFound
 from backstory.server.team_reports import TeamReports, WantedParts
 from backstory.workspace.history.searching import SearchQuery
 from backstory.workspace.history.sessions import Page, SessionFilter, page_as_json
 from backstory.workspace.history.stats import StatsQuery
+from backstory.workspace.located import LocatedSession
 from backstory.workspace.opening import open_workspace
+from backstory.workspace.team_reader import made_of
 from tests.support.clock import NOW, Clock
 from tests.support.machines import SMALL, Machine
 from tests.support.senders import Sender, frames_of_store
@@ -23,7 +25,9 @@ from tests.support.team import team_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
+    from backstory.chronicle.recap import Recap
     from backstory.workspace.reader import Reader
     from backstory.workspace.workspace import Workspace
 
@@ -160,6 +164,28 @@ def test_reports_are_the_same(wanted: dict[str, Any], both: Both) -> None:
     )
     with reports.reader(caller, narrowed) as reader:
         assert reported(reader, asked) == reported(both.workspace.reader, asked)
+
+
+def recap_alone(found: Recap) -> dict[str, Any]:
+    """A recap without what other sessions decide: in which of them a turn counts, and by which agent each is."""
+    said = {name: value for name, value in recap.as_json(found).items() if name not in WITH_OTHERS}
+    prompts = [each | {"shown_in": None} for each in said["prompts"]]
+    return said | {"prompts": prompts, "summaries": [each | {"agent": None} for each in said["summaries"]]}
+
+
+def test_recaps_are_the_same(both: Both, tmp_path: Path) -> None:
+    caller = both.sender.team.people.caller(both.sender.token)
+    reports = TeamReports(both.sender.team.database, tmp_path)
+    subagents = 0
+    for listed in both.workspace.reader.sessions(SessionFilter(everywhere=True), Page(limit=0)).sessions:
+        parts = reports.one(caller, listed.uid, None).parts
+        with made_of(parts, both.workspace, tmp_path / f"{listed.uid}.db", is_alone=True) as reader:
+            store = both.workspace.home_store
+            here = recap.recap(both.workspace.reader, LocatedSession(store, store.session(listed.uid)))
+            there = recap.recap(reader, reader.located(listed.uid))
+            subagents += len(here.subagents)
+            assert recap_alone(there) == recap_alone(here), listed.uid
+    assert subagents
 
 
 def test_reports_that_are_compared_say_something(both: Both) -> None:

@@ -68,12 +68,31 @@ def test_a_session_that_is_not_derived_yet_has_no_figures(team: Team) -> None:
     assert known.work is not None
 
 
+def one(sender: Sender) -> tuple[int, Any]:
+    answer = sender.team.client.post(f"/v1/sessions/{UID}/parts", json={}, headers=sender.headers)
+    if answer.status_code != 200:
+        return answer.status_code, answer.json()["error"]["kind"]
+    return 200, [each.uid for each in msgspec.msgpack.decode(answer.content, type=PartPage).parts]
+
+
 def test_a_session_that_was_removed_is_in_no_report(team: Team) -> None:
     sender = Sender(team, team.founded())
     sender.send(*cut([["a"]]))
     team.derive(sender.who)
+    assert one(sender) == (200, [UID])
     sender.forget()
     assert parts(sender) == []
+    assert one(sender) == (404, "session_unknown")
+
+
+def test_the_parts_of_one_session_are_of_the_organisation_and_of_the_repositories_of_a_token(team: Team) -> None:
+    sender, eve = Sender(team, team.founded()), Sender(team, team.founded("eve"))
+    sender.send(*cut([["a"]]))
+    assert one(sender) == (200, [UID])
+    assert one(eve) == (404, "session_unknown")
+    with team.database.of(sender.tenant) as rows:
+        rows.execute("update token set repositories = %s where tenant = %s", (["github.com/me/other"], sender.tenant))
+    assert one(sender) == (404, "session_unknown")
 
 
 @pytest.mark.parametrize(("bound", "most"), [("PARTS_AT_ONCE", 1), ("PAGE_BYTES", 1)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backstory.ask.costs import Costs, price_table
 from backstory.model import PARTIAL
@@ -17,12 +17,19 @@ if TYPE_CHECKING:
 TABLES = ("sessions", "turns", "compactions", "session_branches")
 PROMPT_CHARS = 200
 """The beginning of a prompt, which is enough for titles."""
-_LEFT_OUT = frozenset({"id", "session_id", "prefix_chars", "prefix_sha256", "leaf_uid", "leaf_seq", "leaf_at"})
+_LEFT_OUT = frozenset({"id", "session_id", "prefix_chars", "prefix_sha256"})
 _SHORTENED = {
     "prompt": f"substr(prompt, 1, {PROMPT_CHARS})",
     # Its length tells copies of it apart.
     "summary": "replace(hex(zeroblob(length(summary))), '00', ' ')",
 }
+
+
+class SessionTexts(NamedTuple):
+    """The checkpoints of a session, as columns and values, and the summaries of its compactions, in their order."""
+
+    checkpoints: tuple[list[str], list[list[Any]]]
+    summaries: list[str]
 
 
 def columns(table: str) -> tuple[str, ...]:
@@ -37,11 +44,22 @@ def rows_of(db: apsw.Connection, session_id: int) -> dict[str, tuple[list[str], 
     for table in TABLES:
         names = columns(table)
         shown = ", ".join(_SHORTENED.get(each, each) for each in names)
-        key = "id" if table == "sessions" else "session_id"
-        order = "branch" if table == "session_branches" else "id"
-        rows = db.execute(f"select {shown} from {table} where {key} = ? order by {order}", (session_id,))
-        found[table] = [*names], [list(each) for each in rows]
+        found[table] = [*names], _read(db, table, shown, session_id)
     return found
+
+
+def texts_of(db: apsw.Connection, session_id: int) -> SessionTexts:
+    """Return the texts of a session that stand for parts of it."""
+    names = columns("checkpoints")
+    summaries = [text for (text,) in _read(db, "compactions", "summary", session_id)]
+    return SessionTexts(([*names], _read(db, "checkpoints", ", ".join(names), session_id)), summaries)
+
+
+def _read(db: apsw.Connection, table: str, shown: str, session_id: int) -> list[list[Any]]:
+    key = "id" if table == "sessions" else "session_id"
+    order = "branch" if table == "session_branches" else "id"
+    rows = db.execute(f"select {shown} from {table} where {key} = ? order by {order}", (session_id,))
+    return [list(each) for each in rows]
 
 
 def partial_chars(db: apsw.Connection, session_id: int) -> dict[str, int]:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from backstory.workspace.history.work import HandCommits, SessionWork
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.reader import Reader
+    from backstory.workspace.team_reader import Whose
 
 NOTHING_TYPED = "(nothing was typed)"
 SHORT_CHARS = 120
@@ -101,7 +102,7 @@ class Subagent(Struct, frozen=True, kw_only=True):
 class Recap(Struct, frozen=True, kw_only=True):
     """The report. ``progress`` is None where nothing was asked; ``answer``: the last thing the model said.
 
-    ``goes_on``: the words of the command that continues it.
+    ``goes_on``: the words of the command that continues it; none of one that is not here. ``whose``: of a team.
     """
 
     session: ListedSession
@@ -114,6 +115,7 @@ class Recap(Struct, frozen=True, kw_only=True):
     answer: str
     subagents: tuple[Subagent, ...]
     goes_on: tuple[str, ...]
+    whose: Whose | None = None
 
 
 def recap(reader: Reader, located: LocatedSession) -> Recap:
@@ -192,7 +194,8 @@ def report(found: Recap) -> Report:
     where = session.project_name
     first = next((each.at for each in found.prompts if each.at is not None), None)
     lead = facts((
-        session.label, ", ".join(session.agents), f"{where} ({session.branch})" if session.branch else where,
+        found.whose and found.whose.person, session.label, ", ".join(session.agents),
+        f"{where} ({session.branch})" if session.branch else where,
         local(first), counted(len(found.prompts), "turn"),
         session.cost.known,
     ))  # fmt: skip
@@ -208,7 +211,7 @@ def _sections(found: Recap) -> Iterator[Section]:
         ("What came of it", rows(_results(found))),
         ("How it ended", tuple(_ended(found))),
         ("Subagents", rows(map(_subagent_words, found.subagents))),
-        ("Go on with it", (row(Cell(shlex.join(found.goes_on), Tone.CODE)),)),
+        ("Go on with it", (row(Cell(shlex.join(found.goes_on), Tone.CODE)),) if found.goes_on else ()),
     )
     yield from (Section(title=name, rows=shown) for name, shown in named if shown)
 
@@ -274,6 +277,7 @@ def as_json(found: Recap) -> dict[str, Any]:
     session, progress = found.session, found.progress
     return {
         **session_keys(session.uid, session.label),
+        **({} if found.whose is None else found.whose._asdict()),
         "title": session.heading or None,
         "agents": session.agents,
         "repository": session.repository,

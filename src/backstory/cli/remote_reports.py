@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlencode
 
 import click
 import msgspec
@@ -17,7 +18,7 @@ from backstory.bounds import iso
 from backstory.cli import output
 from backstory.cli.report_options import print_where_there_is
 from backstory.cli.views.counting import counting
-from backstory.errors import ServerUnreachable
+from backstory.errors import ServerUnreachable, SessionAmbiguous
 from backstory.lazy import lazy_module
 
 if TYPE_CHECKING:
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
     from backstory.sync.account import Account
     from backstory.sync.remote import Remote
     from backstory.workspace.history.sessions import SessionFilter
+    from backstory.workspace.located import LocatedSession
     from backstory.workspace.reader import Reader
-    from backstory.workspace.stores.report_store import SessionPart
+    from backstory.workspace.stores.report_store import PartPage, SessionPart
     from backstory.workspace.team_reader import SessionSources, Whose
 else:
     accounts, syncing = lazy_module("backstory.sync.account"), lazy_module("backstory.cli.syncing")
@@ -70,7 +72,7 @@ def team_options(function: Callable[..., Any]) -> Callable[..., Any]:
         team = TeamQuestion(organisation=org, person=person) if remote else None
         if team is not None and how["form"].explain:
             raise click.UsageError("--explain returns queries of the stores here, which the server is not asked by.")
-        if team is not None:
+        if team is not None and "asked" in how:
             _check(how["asked"])
         return function(*args, team=team, **how)
 
@@ -181,6 +183,28 @@ def reading(app: App, team: TeamQuestion | None, wanted: SessionFilter, *, has_w
             )  # fmt: skip
 
 
+@contextmanager
+def reading_one(app: App, team: TeamQuestion, words: str) -> Iterator[tuple[ReportSource, LocatedSession]]:
+    """Give a session that the server has, and what a report on it is made of.
+
+    Raises UsageError, NotLoggedIn, SessionAmbiguous, ServerUnreachable, ServerRefused.
+    """
+    from backstory.workspace.team_reader import made_of
+
+    own = _login(app, team)
+    with syncing.remote(app, own) as remote:
+        found = remote.ask("GET", f"/v1/resolve?{urlencode({'words': words})}")
+        if found["uid"] is None:
+            raise SessionAmbiguous(words, [str(each["label"]) for each in found["candidates"]])
+        page = _page(remote, f"/v1/sessions/{found['uid']}/parts", {"person": team.person})
+    if any(each.figures is None for each in page.parts if each.uid == found["uid"]):
+        raise click.ClickException("The server has yet to derive this session: ask again in a moment.")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "team.db"
+        with made_of(page.parts, app.workspace, path, is_alone=True, own_name=own.name) as reader:
+            yield ReportSource(app=app, reader=reader, whose=reader.whose, login=own), reader.located(found["uid"])
+
+
 def _login(app: App, team: TeamQuestion) -> Account:
     """The login, which is to the organisation that was named. Raises UsageError, NotLoggedIn."""
     own = accounts.account(app.home)
@@ -199,19 +223,22 @@ def _check(asked: ReportQuestion) -> None:
 
 
 def _parts(remote: Remote, question: dict[str, Any]) -> list[SessionPart]:
-    from backstory.sync.remote import NOT_OURS
-    from backstory.workspace.stores.report_store import PartPage, all_parts
-
-    def page(end: str | None) -> PartPage:
-        data = remote.receive(PATH, question | {"after": end})
-        try:
-            return msgspec.msgpack.decode(data, type=PartPage)
-        except msgspec.MsgspecError as refused:
-            raise ServerUnreachable(remote.address, NOT_OURS) from refused
+    from backstory.workspace.stores.report_store import all_parts
 
     with counting("Asking the team's server") as report:
         parts = list["SessionPart"]()
-        for each in all_parts(page):
+        for each in all_parts(lambda end: _page(remote, PATH, question | {"after": end})):
             parts.append(each)
             report(len(parts), None)
         return parts
+
+
+def _page(remote: Remote, path: str, question: dict[str, Any]) -> PartPage:
+    from backstory.sync.remote import NOT_OURS
+    from backstory.workspace.stores.report_store import PartPage
+
+    data = remote.receive(path, question)
+    try:
+        return msgspec.msgpack.decode(data, type=PartPage)
+    except msgspec.MsgspecError as refused:
+        raise ServerUnreachable(remote.address, NOT_OURS) from refused

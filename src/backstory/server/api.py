@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from backstory import __version__
 from backstory.errors import DatabaseUnusable
-from backstory.exchange.json_lines import BoardLine, Uid
+from backstory.exchange.json_lines import Uid
 from backstory.server import shelves
 from backstory.server.boards import BOARD_BYTES_MAX, Boards
 from backstory.server.bodies import Bodies, announced, body
@@ -31,16 +31,29 @@ from backstory.server.live_view import LiveViews, OneLive, drawn
 from backstory.server.logins import Logins
 from backstory.server.offers import ShelfOffers
 from backstory.server.pages import TeamAnswers, TeamPages
-from backstory.server.people import STEER, Caller, People, TeamRole
+from backstory.server.people import STEER, Caller, People
 from backstory.server.reading import TeamFilter, TeamList, TeamReading
 from backstory.server.refusals import Refused
 from backstory.server.removals import Removals
+from backstory.server.request_bodies import (
+    Approve,
+    ComeIn,
+    Join,
+    Named,
+    NewInvite,
+    NewRole,
+    NewToken,
+    SentBoard,
+    Wait,
+    WantedBackfill,
+    WantedFrames,
+    WantedState,
+)
 from backstory.server.searching import TeamSearch, TeamSearching
 from backstory.server.session_answers import OneSession, SessionAnswers, WantedEntries
 from backstory.server.shelves import Shelves, SyncWord
 from backstory.server.steering import Steer, TeamSteering
 from backstory.server.team_reports import TeamReports, WantedParts
-from backstory.sync.pull_plan import Want
 from backstory.sync.remote import CLIENT_TOO_OLD, PROTOCOL, PROTOCOL_HEADER
 
 if TYPE_CHECKING:
@@ -69,89 +82,6 @@ DERIVING, KEPT, REPORTS = "deriving", "kept", "reports"
 WHOLE, ANY = "whole", ""
 """The rights that a machine's login has, and what every token may."""
 Body = TypeVar("Body", bound=Struct)
-
-
-class Join(Struct, frozen=True):
-    """Asks to come in by an invitation."""
-
-    code: str
-    name: str
-    machine: str = ""
-    secret: str = ""
-    """Chosen by the machine, which may ask again by it."""
-
-
-class Wait(Struct, frozen=True):
-    """Asks to wait until a person lets this machine in."""
-
-    machine: str = ""
-
-
-class ComeIn(Struct, frozen=True):
-    """Asks whether the machine was let in."""
-
-    login: str
-    secret: str = ""
-
-
-class Approve(Struct, frozen=True, forbid_unknown_fields=True):
-    """Lets a machine in, or a browser; ``steer``: which may steer."""
-
-    code: str
-    steer: bool = False
-
-
-class NewInvite(Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for an invitation."""
-
-    role: TeamRole = TeamRole.MEMBER
-
-
-class NewRole(Struct, frozen=True, forbid_unknown_fields=True):
-    """Gives a person another role."""
-
-    role: TeamRole
-
-
-class NewToken(Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for a token with these rights. ``repositories``: null for all."""
-
-    name: str
-    scopes: list[str]
-    repositories: list[str] | None = None
-    days: int = 30
-
-
-class SentBoard(Struct, frozen=True):
-    """The boards of a repository, masked."""
-
-    repository: str
-    items: list[BoardLine]
-
-
-class WantedState(Struct, frozen=True):
-    """Asks up to where sessions are there; ``is_hashed``: and what was sent of them, as hashes."""
-
-    uids: list[Uid]
-    is_hashed: bool = False
-
-
-class WantedBackfill(Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks to derive anew."""
-
-    session_id: Uid | None = None
-
-
-class Named(Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks which session is meant."""
-
-    words: str
-
-
-class WantedFrames(Struct, frozen=True):
-    """Asks for the frames of sessions."""
-
-    wants: list[Want]
 
 
 class Api:
@@ -237,6 +167,7 @@ class Api:
             Route("/v1/sessions/{uid}", self._closed("sync", self._remove), methods=["DELETE"]),
             Route("/v1/sessions/{uid}/entries", self._closed("read", self._entries), methods=["GET"]),
             Route("/v1/sessions", self._closed(WHOLE, self._remove_all), methods=["DELETE"]),
+            Route("/v1/sessions/{uid}/parts", self._closed("read", self._parts_of_one), methods=["POST"]),
             Route("/v1/session-parts", self._closed("read", self._session_parts), methods=["POST"]),
             Route("/v1/resolve", self._closed("read", self._resolve), methods=["GET"]),
             Route("/v1/change-token", self._closed("read", self._change_token), methods=["GET"]),
@@ -371,8 +302,10 @@ class Api:
         return self._answers.entries(caller, asked.uid(), asked.asks(WantedEntries))
 
     def _session_parts(self, caller: Caller, asked: ServerRequest) -> Response:
-        found = self.reports.page(caller, asked.body(WantedParts))
-        return Response(msgspec.msgpack.encode(found), media_type="application/octet-stream", headers=HEADERS)
+        return _packed(self.reports.page(caller, asked.body(WantedParts)))
+
+    def _parts_of_one(self, caller: Caller, asked: ServerRequest) -> Response:
+        return _packed(self.reports.one(caller, asked.uid(), asked.body(OneSession).person))
 
     def _resolve(self, caller: Caller, asked: ServerRequest) -> Any:
         found = self._reading.resolve(caller, asked.asks(Named).words)
@@ -587,6 +520,10 @@ def _check_erases(caller: Caller) -> None:
     """Raise Refused for a token that may not erase a session."""
     if caller.repositories is not None:
         raise Refused(403, "not_allowed", "A token for some repositories erases nothing.")
+
+
+def _packed(value: Any) -> Response:
+    return Response(msgspec.msgpack.encode(value), media_type="application/octet-stream", headers=HEADERS)
 
 
 def _json(status: int, value: Any, headers: dict[str, str] | None = None) -> Response:

@@ -11,14 +11,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from backstory.server.people import person_called
-from backstory.server.reading import NOWHERE, Moment, TeamPlace
+from backstory.server.reading import NOWHERE, Moment, TeamPlace, unknown_session
 from backstory.store.private import make_private_folder
 from backstory.workspace.opening import open_workspace
 from backstory.workspace.stores.report_store import PartPage, SessionPart, all_parts
 from backstory.workspace.team_reader import TeamReader, made_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from psycopg import Cursor
 
@@ -48,6 +48,16 @@ class TeamReports:
 
     def __init__(self, database: TeamDatabase, folder: Path) -> None:
         self._database, self._folder = database, folder
+
+    def one(self, caller: Caller, uid: str, person: str | None) -> PartPage:
+        """Return the parts of a session and of its subagents, with what was done in them. Raises Refused."""
+        with self._database.of(caller.tenant) as rows:
+            number = None if person is None else person_called(rows, caller.tenant, person)
+            found = rows.execute(_ONE, (caller.tenant, uid, *(caller.among,) * 2, number, number)).fetchall()
+            names = _names(rows, caller)
+        if not found:
+            raise unknown_session()
+        return PartPage(_parts(found, names), None)
 
     @contextmanager
     def reader(self, caller: Caller, wanted: WantedParts) -> Iterator[TeamReader]:
@@ -84,11 +94,7 @@ class TeamReports:
             shown, has_more = _read(rows, asked)
             names = _names(rows, caller)
         end = str(TeamPlace.of(shown[-1])) if has_more else None
-        parts = [
-            SessionPart(uid, names.get(person, ""), machine, events, figures, work)
-            for person, uid, machine, _, events, figures, work in shown
-        ]
-        return PartPage(parts, end)
+        return PartPage(_parts(shown, names), end)
 
 
 def _read(rows: Cursor[Any], asked: tuple[Any, ...]) -> tuple[list[Any], bool]:
@@ -104,9 +110,28 @@ def _read(rows: Cursor[Any], asked: tuple[Any, ...]) -> tuple[list[Any], bool]:
     return shown, False
 
 
+def _parts(found: Sequence[Any], names: Mapping[int, str]) -> list[SessionPart]:
+    return [
+        SessionPart(uid, names.get(person, ""), machine, events, figures, work)
+        for person, uid, machine, _, events, figures, work in found
+    ]
+
+
 def _names(rows: Cursor[Any], caller: Caller) -> dict[int, str]:
     return dict(rows.execute("select id, name from person where tenant = %s", (caller.tenant,)).fetchall())
 
 
 _PARTS = "declare part no scroll cursor for select * from session_parts(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 _NEXT = "fetch 50 from part"
+_ONE = """
+with recursive family as (
+  select s.tenant, s.person, s.uid, s.machine from session s
+  where s.tenant = %s and s.uid collate "C" = %s and (%s::text[] is null or s.repository = any(%s))
+    and (%s::bigint is null or s.person = %s)
+  union select d.tenant, d.person, d.session, d.machine from family f
+  join derivation d on d.tenant = f.tenant and d.person = f.person and d.parent = substr(f.uid, 11)
+    and d.relation = 'subagent')
+select s.person, s.uid, s.machine, s.last_active, s.events, d.figures, d.work
+from family f join session s using (tenant, person, uid, machine)
+left join derivation d on d.tenant = s.tenant and d.person = s.person and d.session = s.uid and d.machine = s.machine
+"""

@@ -15,6 +15,7 @@ from backstory.derive.naming import ProjectNames
 from backstory.ids import session_identity
 from backstory.store.tables import sessions
 from backstory.workspace.history.work import HandCommits
+from backstory.workspace.located import LocatedSession
 from backstory.workspace.place import PRICES, Place
 from backstory.workspace.reader import Reader
 from backstory.workspace.stores.report_store import ReportStore, turns_in
@@ -62,6 +63,10 @@ class TeamReader(Reader):
         """The person and the machine of a session."""
         part = self._parts.get(session_identity(uid))
         return Whose(self._own_name, "") if part is None else Whose(part.person, part.machine)
+
+    def located(self, uid: str) -> LocatedSession:
+        """A session that the server has. Raises SessionNotFound."""
+        return LocatedSession(self._team, self._team.session(uid))
 
     def sources(self, wanted: SessionFilter) -> SessionSources:
         """Return where the sessions of a list are from."""

@@ -77,8 +77,8 @@ class SessionWork(Struct, frozen=True, kw_only=True):
 class KnowsWork(Protocol):
     """A store without events, which was told the work in its sessions."""
 
-    def work_of(self, session_ids: Sequence[int]) -> dict[int, StoredWork]:
-        """The work of these sessions, as ``ask.work.of_sessions`` has it."""
+    def work_of(self, session_ids: Sequence[int], *, is_named: bool = False) -> dict[int, StoredWork]:
+        """The work of these sessions, as ``ask.work.of_sessions`` has it; ``is_named``: commits with their names."""
 
 
 class HandCommits:
@@ -263,22 +263,29 @@ def _first_holders(
 
 def work_of(store: Store, session: Session, value: ListedSession) -> SessionWork:
     """Return the work in one session, with all its turns, copies of others' too, and the names of its commits."""
-    return _work(store, session, value, store.ask(work.of_sessions, [session.id])[session.id], is_named=True)
+    return _work(store, session, value, _stored(store, [session.id], is_named=True)[session.id], is_named=True)
 
 
-def settled_work(store: Store, session_id: int) -> StoredWork:
-    """Return the work in a session without that of subagents, by the whole of what each of its calls returned."""
+def settled_work(store: Store, session_id: int, *, is_named: bool) -> StoredWork:
+    """Return the work in a session without that of subagents, by the whole of what each of its calls returned.
+
+    ``is_named``: also of commits and pull requests that seem to be made, which it then names.
+    """
     from backstory.export.full_form import FullForms  # only who derives for others asks
 
     stored, forms = store.ask(work.of_sessions, [session_id])[session_id], FullForms(store)
     own = [each for each in stored.deeds if each.session_id == session_id]
-    is_open = (each.kind in CHECKS or (each.kind in _TOLD_BY_OUTPUT and bool(each.failed)) for each in own)
+    is_open = (
+        each.kind in CHECKS or (each.kind in _TOLD_BY_OUTPUT and (is_named or bool(each.failed))) for each in own
+    )
     whole = [_by_whole(store, forms, each) if so else each for each, so in zip(own, is_open, strict=True)]
     return stored._replace(deeds=[replace(each, cut=None) for each in whole if each is not None])
 
 
-def _stored(store: Store, session_ids: list[int]) -> dict[int, StoredWork]:
-    return store.work_of(session_ids) if isinstance(store, KnowsWork) else store.ask(work.of_sessions, session_ids)
+def _stored(store: Store, session_ids: list[int], *, is_named: bool = False) -> dict[int, StoredWork]:
+    if isinstance(store, KnowsWork):
+        return store.work_of(session_ids, is_named=is_named)
+    return store.ask(work.of_sessions, session_ids)
 
 
 def _work(

@@ -5,7 +5,7 @@ A part holds the rows of its session's turns, so that sums over them are those o
 
 from __future__ import annotations
 
-from itertools import count, groupby
+from itertools import count, groupby, zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from backstory.ask import session_rows
 from backstory.ask import work as stored_work
+from backstory.ask.session_rows import SessionTexts
 from backstory.ask.work import DoneDeed, StoredWork, WorkTurn
 from backstory.errors import StoreDamaged
 from backstory.exchange.imported import StagedRows, Staging
@@ -62,6 +63,9 @@ class _Work(Struct, frozen=True):
     deeds: list[DoneDeed]
     refs: list[StoredRef]
     is_covered: bool
+    named_deeds: list[DoneDeed] | None = None
+    """With all commits by the whole of what their calls returned; None: the same."""
+    texts: SessionTexts = SessionTexts(([], []), [])
 
 
 def figures_of(store: Store, session: Session, heading: str) -> bytes:
@@ -75,7 +79,10 @@ def figures_of(store: Store, session: Session, heading: str) -> bytes:
 
 def work_of(store: Store, session: Session) -> bytes:
     """Return the work in a session, packed: its own turns' and not that of its subagents."""
-    return codec.pack_text(msgspec.json.encode(_Work(*settled_work(store, session.id))))
+    found, named = (settled_work(store, session.id, is_named=each) for each in (False, True))
+    named_deeds = named.deeds if named.deeds != found.deeds else None
+    texts = store.ask(session_rows.texts_of, session.id)
+    return codec.pack_text(msgspec.json.encode(_Work(*found, named_deeds=named_deeds, texts=texts)))
 
 
 def turns_in(part: SessionPart) -> set[str]:
@@ -104,7 +111,7 @@ class ReportStore(Staging):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._works = dict[int, StoredWork]()
+        self._works, self._named = dict[int, StoredWork](), dict[int, StoredWork]()
 
     def add(self, parts: Iterable[SessionPart]) -> None:
         """Put sessions in, without those that are not derived yet. Raises StoreDamaged.
@@ -118,21 +125,25 @@ class ReportStore(Staging):
         rows = _PartRows({identity: n for n, identity in enumerate(copied, 1)})
         try:
             for session_id, copies in enumerate(copied.values(), 1):
-                works = [_unpacked(each.work, _Work) for each in rows.add(session_id, copies) if each.work is not None]
+                works = [_unpacked(each.work, _Work) for each in copies if each.work is not None]
+                rows.add(session_id, copies, works[0] if works else None)
                 if works:
                     self._works[session_id] = _joined(session_id, works)
+                    if any(each.named_deeds is not None for each in works):
+                        self._named[session_id] = _joined(session_id, works, is_named=True)
         except (msgspec.MsgspecError, CodecError, ValueError, TypeError, KeyError, IndexError) as refused:
             raise StoreDamaged(self.path, f"a part of a session is none: {refused}") from refused
         self.put(rows.staged)
         self.settle()
         self.change(repositories.note_names, self.moves)
 
-    def work_of(self, session_ids: Sequence[int]) -> dict[int, StoredWork]:
+    def work_of(self, session_ids: Sequence[int], *, is_named: bool = False) -> dict[int, StoredWork]:
         """The work of each of these sessions with that of its subagents, as ``ask.work.of_sessions`` has it."""
         below, found = self.ask(stored_work.below, session_ids), dict[int, StoredWork]()
+        known = self._works | self._named if is_named else self._works
         for each in session_ids:
-            own = self._works.get(each, _NONE)
-            members = [self._works.get(n, _NONE).deeds for n in sorted([each, *below.get(each, ())])]
+            own = known.get(each, _NONE)
+            members = [known.get(n, _NONE).deeds for n in sorted([each, *below.get(each, ())])]
             deeds = [deed for done in members for deed in done]
             if len(members) > 1:
                 deeds.sort(key=lambda deed: deed.at or 0)
@@ -148,9 +159,10 @@ class _PartRows:
         self._turn_ids, self._event_ids = count(1), count(1)
         self._numbers = set[tuple[Any, Any]]()
 
-    def add(self, session_id: int, copies: Iterable[SessionPart]) -> Iterator[SessionPart]:
-        """Add the copies of a session, and yield each."""
+    def add(self, session_id: int, copies: Iterable[SessionPart], work: _Work | None) -> None:
+        """Add the copies of a session. ``work``: of the first, which has its texts in whole."""
         uids = set[str]()
+        prompts = {} if work is None else {turn.uid: turn.prompt for turn in work.turns}
         for n, each in enumerate(copies):
             found = _unpacked(each.figures, _Figures)
             if n == 0:
@@ -164,14 +176,23 @@ class _PartRows:
                 self._numbers.add(key)
                 parent = self._ids.get(session.get("parent_identity") or "")
                 self.staged.add("sessions", id=session_id, parent_id=parent, **session)
-                for table in ("compactions", "session_branches"):
-                    for row in _named(found, table):
-                        self.staged.add(table, session_id=session_id, **row)
+                self._add_texts(session_id, found, SessionTexts(([], []), []) if work is None else work.texts)
             for turn in _named(found, "turns"):
                 if turn["uid"] not in uids:
                     uids.add(turn["uid"])
+                    turn["prompt"] = prompts.get(turn["uid"], turn["prompt"])
                     self._add_turn(session_id, turn, found.chars.get(turn["uid"]))
-            yield each
+
+    def _add_texts(self, session_id: int, found: _Figures, texts: SessionTexts) -> None:
+        for row, text in zip_longest(_named(found, "compactions"), texts.summaries):
+            if row is not None:
+                self.staged.add(
+                    "compactions", session_id=session_id, **(row if text is None else row | {"summary": text})
+                )
+        for row in _named(found, "session_branches"):
+            self.staged.add("session_branches", session_id=session_id, **row)
+        for row in _as_rows("checkpoints", *texts.checkpoints):
+            self.staged.add("checkpoints", session_id=session_id, **row)
 
     def _add_turn(self, session_id: int, turn: dict[str, Any], chars: int | None) -> None:
         turn_id = next(self._turn_ids)
@@ -186,17 +207,21 @@ class _PartRows:
 
 def _named(found: _Figures, table: str) -> Iterator[dict[str, Any]]:
     """The rows of a table by column, without columns that only another version has."""
-    columns, rows = found.rows.get(table, ([], []))
+    return _as_rows(table, *found.rows.get(table, ([], [])))
+
+
+def _as_rows(table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[dict[str, Any]]:
     known = [(n, name) for n, name in enumerate(columns) if name in _COLUMNS[table]]
     return ({name: row[n] for n, name in known} for row in rows)
 
 
-def _joined(session_id: int, works: Sequence[_Work]) -> StoredWork:
+def _joined(session_id: int, works: Sequence[_Work], *, is_named: bool = False) -> StoredWork:
     """The work of a session, of which the first copy is the longest."""
     turns = {turn.uid: turn for work in reversed(works) for turn in work.turns}
     deeds, met = list[DoneDeed](), set[str | None]()
     for work in works:
-        deeds += [replace(each, session_id=session_id) for each in work.deeds if each.turn_uid not in met]
+        theirs = work.named_deeds if is_named and work.named_deeds is not None else work.deeds
+        deeds += [replace(each, session_id=session_id) for each in theirs if each.turn_uid not in met]
         met |= {None, *(turn.uid for turn in work.turns)}
     in_order = sorted(turns.values(), key=lambda turn: turn.seq)
     return StoredWork(in_order, deeds, works[0].refs, all(each.is_covered for each in works))
@@ -206,6 +231,6 @@ def _unpacked(packed: bytes | None, of: type[P]) -> P:
     return msgspec.json.decode(codec.unpack_text(packed or b""), type=of)
 
 
-_COLUMNS = {table: frozenset(session_rows.columns(table)) for table in session_rows.TABLES}
+_COLUMNS = {table: frozenset(session_rows.columns(table)) for table in (*session_rows.TABLES, "checkpoints")}
 _NONE = StoredWork([], [], [], True)
 _SILENT = event_to_json(AssistantText(text=""))
