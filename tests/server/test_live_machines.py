@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from tests.support.bench import Bench
 from tests.support.going import GOOD, Going, delta, until
 from tests.support.senders import Sender
 from tests.support.streamed import StreamedByTeam
+from tests.support.team_pages import TeamVisitor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -163,3 +165,27 @@ def test_nothing_of_a_secret_or_of_this_machine_comes_not_even_half_of_it(machin
     assert "[github-token-" in came
     assert [each for each in (token[:12], token[20:32], str(machine.bench.root)) if each in came] == []
     assert " a.py and ~/" in came or " a.py and [path-" in came
+
+
+def test_a_run_is_steered_from_a_browser_elsewhere(machine: WatchedMachine) -> None:
+    assert machine.bench.run("The first prompt", GOOD).returncode == 0
+    assert machine.bench.backstory("config", "set", "sync.steer", "true").returncode == 0
+    assert machine.bench.backstory("sync").returncode == 0
+    browser = TeamVisitor(machine.team, machine.address)
+    code = browser.code()
+    assert machine.bench.backstory("login", "--approve", code, "--steer").returncode == 0
+    browser.keep(browser.get("/login"))
+    with Going(machine.bench, {"listens": True}, {"say": "first"}, then=({"hear": 1}, GOOD)) as going:
+        machine.watches()
+        stream = machine.view()
+        stream.until("first")
+        until(lambda: "Message for the agent" in browser.get(f"/s/{machine.uid}").words)
+        form = browser.get(f"/s/{machine.uid}").text.partition('id="steering"')[2].partition("</form>")[0]
+        fields = dict(re.findall(r'name="(csrf|id)" value="([\w-]+)"', form))
+        assert browser.post(f"/s/{machine.uid}/steer", fields | {"text": "Look at the otter."}).status == 303
+        until(lambda: any(each.value["state"] == "taken" for each in stream.of("steering")))
+        going.go.touch()
+        assert going.process.wait() == 0
+    stream.close()
+    heard = machine.bench.received.with_suffix(".heard").read_text().splitlines()
+    assert heard == ['"Look at the otter."']

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory.model import UserMessage
+from backstory.server.live_runs import TOO_LATE, LiveRuns
 from backstory.server.people import SCOPES, TeamRole
-from backstory.server.steering import ENDED, NOT_RUNNING, TOO_LATE
+from backstory.server.steering import ENDED, NOT_RUNNING
 from backstory.workspace.runs import steered
 from backstory.workspace.runs.steered import NOT_ALLOWED, UNSURE
 from tests.support.going import GOOD, Going, until
@@ -139,10 +140,12 @@ def test_a_machine_that_takes_none_is_named_with_its_setting(team: Team) -> None
 def test_what_no_machine_takes_in_ten_minutes_is_refused_and_forgotten(going: LiveSender, team: Team) -> None:
     steer(team, token(team, going.who, "steer"))
     team.clock.ms += 601_000
-    assert going.tells(takes=True)["steering"] == []
+    # Also where no machine says anything any more.
+    LiveRuns(team.database, team.now).erase_old()
     assert kept(going) == [(ID, "", "refused", TOO_LATE)]
+    assert going.tells(takes=True)["steering"] == []
     team.clock.ms += 3_600_000
-    going.tells(takes=True)
+    LiveRuns(team.database, team.now).erase_old()
     assert kept(going) == []
 
 

@@ -37,6 +37,8 @@ SILENT_AFTER = timedelta(seconds=20)
 """A machine that said nothing for so long may be gone, and its run with it."""
 OVER_KEPT, KEPT = timedelta(minutes=10), timedelta(hours=1)
 """The time that a run is kept behind its last word: one that is over, and any other."""
+WAITS_FOR, TOO_LATE = timedelta(minutes=10), "No machine took it within ten minutes."
+"""The longest that a message for a run waits, and what is said of it then."""
 ERASED_EVERY = timedelta(minutes=1)
 RUNNING = "running"
 Text = Annotated[str, Meta(max_length=1_000)]
@@ -177,9 +179,11 @@ def events_of(rows: Cursor[Any], place: ShelfPlace, run: str, after: int) -> lis
 
 
 def erase_old(rows: Cursor[Any], tenant: int, now: datetime) -> None:
-    """Erase runs of an organisation of which nothing was heard for long."""
+    """Erase runs of an organisation of which nothing was heard for long, and messages for runs that nobody took."""
     for statement in (_OLD_EVENTS, _OLD_RUNS):
         rows.execute(statement, (tenant, now - KEPT, now - OVER_KEPT))
+    rows.execute(_LATE, (TOO_LATE, tenant, now - WAITS_FOR))
+    rows.execute("delete from steering where tenant = %s and at < %s", (tenant, now - KEPT))
 
 
 def _checked(data: msgspec.Raw) -> str:
@@ -239,3 +243,6 @@ delete from live l using (select person, session, machine, run, tenant from live
 where l.tenant = o.tenant and l.person = o.person and l.session = o.session and l.machine = o.machine
   and l.run = o.run
 """.encode()
+_LATE = """
+update steering set state = 'refused', reason = %s, text = '' where tenant = %s and state = 'waiting' and at < %s
+"""

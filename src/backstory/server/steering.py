@@ -6,13 +6,13 @@ said is forgotten then. The audit says that somebody steered, and not how.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from msgspec import Meta, Struct
 
 from backstory.server.audit import note
-from backstory.server.live_runs import SILENT_AFTER, LiveRuns
+from backstory.server.live_runs import SILENT_AFTER, LiveRuns, erase_old
 from backstory.server.reading import unknown_session
 from backstory.server.refusals import Refused
 from backstory.server.shelves import marks_of
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from backstory.server.live_runs import LivePart
     from backstory.server.people import Caller
 
-WAITS_FOR, KEPT = timedelta(minutes=10), timedelta(hours=1)
 WAITING_MAX = 20
 SHOWN_MOST = 5
 """The number of messages whose state a page shows."""
@@ -35,7 +34,7 @@ WAITING, TAKEN, REFUSED = "waiting", "taken", "refused"
 TAKES_NONE = "The machine that runs it takes no messages from here. There it is allowed by: {}"
 ALLOWS = "backstory config set sync.steer true"
 NOT_RUNNING = "It does not run now on a machine that this server hears of."
-TOO_LATE, ENDED = "No machine took it within ten minutes.", "The run had ended."
+ENDED = "The run had ended."
 
 
 class Steer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -94,7 +93,7 @@ class TeamSteering:
             # Who removes the session, or is put out, waits for this, or this for them.
             if rows.execute(_PERSON, of[:2]).fetchone() is None:
                 raise Refused(401, "not_logged_in", "This needs a login.")
-            end_late(rows, caller.tenant, self._now())
+            erase_old(rows, caller.tenant, self._now())
             machine, takes = self._running(rows, caller, of)
             if (known := rows.execute(_KNOWN, (*of, message.id)).fetchone()) is not None:
                 return SteeringState(*known)
@@ -139,7 +138,7 @@ class TeamSteering:
         with self._database.of(caller.tenant) as rows:
             if part.steered:
                 rows.executemany(_DECIDED, [(each.state, each.reason, *of, each.id) for each in part.steered])
-            end_late(rows, caller.tenant, self._now())
+            erase_old(rows, caller.tenant, self._now())
             if part.state != "running" or not part.takes:
                 why = ENDED if part.state != "running" else TAKES_NONE.format(ALLOWS)
                 rows.execute(_ENDED, (why, *of))
@@ -151,12 +150,6 @@ class TeamSteering:
 def states_of(rows: Cursor[Any], place: ShelfPlace) -> list[SteeringState]:
     """Return how far the messages for a session are that were not decided long ago."""
     return [SteeringState(*each) for each in rows.execute(_STATES, place).fetchall()]
-
-
-def end_late(rows: Cursor[Any], tenant: int, now: datetime) -> None:
-    """Refuse what no machine took in time, and forget what was decided long ago."""
-    rows.execute(_LATE, (TOO_LATE, tenant, now - WAITS_FOR))
-    rows.execute("delete from steering where tenant = %s and at < %s", (tenant, now - KEPT))
 
 
 _PERSON = "select from person where tenant = %s and id = %s for no key update"
@@ -197,6 +190,3 @@ _STATES = """
 select id, state, reason from steering where tenant = %s and person = %s and session = %s and machine = %s
 order by at, id
 """
-_LATE = (
-    "update steering set state = 'refused', reason = %s, text = '' where tenant = %s and state = 'waiting' and at < %s"
-)
