@@ -11,11 +11,13 @@ import psycopg
 import pytest
 from starlette.testclient import TestClient
 
+from backstory.errors import DatabaseUnusable
 from backstory.server import one_session
 from backstory.server import pages as server_pages
 from backstory.server.api import Api
-from backstory.server.door import BrowserNames
+from backstory.server.door import UNREACHED, BrowserNames
 from backstory.server.limits import Limits
+from backstory.server.people import People
 from backstory.web.access import HEADERS
 from tests.support.clock import NOW
 from tests.support.desks import Desk
@@ -176,6 +178,29 @@ def test_the_end_of_a_login_needs_the_word_of_its_own_page(visitor: TeamVisitor)
     assert (answer.status, answer.headers["location"], visitor.cookies) == (303, "/login", {})
     visitor.cookie = before
     assert visitor.get("/sessions").status == 303
+
+
+@pytest.mark.parametrize(("broken", "path"), [("caller", "/sessions"), ("organisation", "/account")])
+def test_a_database_that_is_gone_is_said_on_the_page(
+    broken: str, path: str, visitor: TeamVisitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: Any) -> None:
+        raise DatabaseUnusable("it is gone")
+
+    monkeypatch.setattr(People, broken, gone)
+    answer = visitor.get(path)
+    assert (answer.status, UNREACHED in html.unescape(answer.text)) == (503, True)
+
+
+def test_a_logout_without_a_database_says_so(visitor: TeamVisitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    csrf = CSRF.search(visitor.get("/account").text)
+    assert csrf is not None
+
+    def gone(*_: Any) -> None:
+        raise DatabaseUnusable("it is gone")
+
+    monkeypatch.setattr(People, "leave_machine", gone)
+    assert visitor.post("/logout", {"csrf": csrf[1]}).status == 503
 
 
 def test_a_token_that_may_not_read_opens_no_page(anna: Sender, team: Team, stranger: TeamVisitor) -> None:

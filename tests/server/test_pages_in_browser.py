@@ -76,7 +76,7 @@ def tab(browser: Browser, visitor: TeamVisitor) -> Iterator[Tab]:
         assert (tab.complaints, tab.elsewhere) == ([], [])
 
 
-PAGES = ["/sessions?person=ben", f"/s/{UID}", f"/s/{OTHER}/2", "/account", "/login"]
+PAGES = ["/sessions?person=ben", "/search?q=entry", f"/s/{UID}", f"/s/{OTHER}/2", "/account", "/login"]
 
 
 @pytest.mark.parametrize("path", PAGES)

@@ -69,6 +69,7 @@ class BrowserNames(Struct, frozen=True):
         answer.set_cookie(self.of(name, request), value, max_age=seconds, **rules)
 
 
+UNREACHED = "The server's database cannot be reached now."
 SESSION, WAITING = "backstory", "backstory-login"
 
 
@@ -101,7 +102,7 @@ class Door:
         except Refused as refused:
             return PlainTextResponse(str(refused), refused.status)
         except DatabaseUnusable:
-            return PlainTextResponse("The server's database cannot be reached now.", 503)
+            return PlainTextResponse(UNREACHED, 503)
         request.state.caller, request.state.csrf = caller, csrf_of(token)
         if caller is not None and "read" not in caller.scopes:
             return PlainTextResponse("This login may not read.", 403)

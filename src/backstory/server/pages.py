@@ -23,7 +23,7 @@ from backstory.derive.pricing import Cost, CostKind
 from backstory.errors import DatabaseUnusable, RecordNotFound
 from backstory.exchange.json_lines import Uid
 from backstory.server.bodies import body
-from backstory.server.door import LOGIN, WAITING, Door, Doorbell, is_ours
+from backstory.server.door import LOGIN, UNREACHED, WAITING, Door, Doorbell, is_ours
 from backstory.server.kept_sessions import is_whole
 from backstory.server.live_view import COPY
 from backstory.server.people import LOGIN_S, STEER
@@ -111,7 +111,7 @@ class TeamPages:
             except Refused as refused:
                 raise PageRefused(refused.status, str(refused)) from refused
             except DatabaseUnusable as refused:
-                raise PageRefused(503, "The server's database cannot be reached now.") from refused
+                raise PageRefused(503, UNREACHED) from refused
 
         links = PageLinks(acts=False, of_team=True, compares=False)
         self._pages = Pages(source, links)
@@ -178,6 +178,8 @@ class TeamPages:
                 return await run_in_threadpool(act, request, fields)
             except Refused as refused:
                 return self._pages.refused(str(refused), refused.status)
+            except DatabaseUnusable:
+                return self._pages.refused(UNREACHED, 503)
 
         return answered
 
