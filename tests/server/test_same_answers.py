@@ -12,6 +12,7 @@ from backstory.bounds import iso
 from backstory.chronicle import cost, recap, standup
 from backstory.errors import SessionAmbiguous, SessionNotFound
 from backstory.server.team_reports import TeamReports, WantedParts
+from backstory.server.turn_words import sign_of
 from backstory.workspace.history.searching import SearchQuery
 from backstory.workspace.history.sessions import Page, SessionFilter, page_as_json
 from backstory.workspace.history.stats import StatsQuery
@@ -204,7 +205,7 @@ def words_of_all(both: Both) -> list[str]:
     """Every word of what the server searches, in order."""
     with both.sender.team.database.of(both.sender.tenant) as rows:
         found = rows.execute("select distinct unnest(tsvector_to_array(words)) from turn_text order by 1").fetchall()
-    return [word for (word,) in found if word.isalnum()]
+    return [word for (each,) in found if (word := each.removeprefix(sign_of(both.sender.tenant))).isalnum()]
 
 
 def found_here(both: Both, words: str, scopes: tuple[str, ...]) -> set[str]:
@@ -246,4 +247,5 @@ def prompt_of(both: Both, uid: str) -> list[str]:
         ((words,),) = rows.execute(
             "select tsvector_to_array(words) from turn_text where session = %s order by number limit 1", (uid,)
         ).fetchall()
-    return sorted((word for word in words if word.isalnum()), key=len)[-2:]
+    plain = (each.removeprefix(sign_of(both.sender.tenant)) for each in words)
+    return sorted((word for word in plain if word.isalnum()), key=len)[-2:]

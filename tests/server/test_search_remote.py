@@ -93,12 +93,14 @@ def test_filters_of_the_server_are_sent(anna: Desk) -> None:
     found = {
         words: anna.shell("search", "work", "--remote", *words.split()).code
         for words in (
-            "--repo tool", "--repo other", "--agent claude", "--agent codex", "--branch none", "--grep 1", "--grep x",
+            "--repo tool", "--repo other", "--person anna",
+            "--agent claude", "--agent codex", "--branch none", "--grep 1", "--grep x",
             "--since 2020-01-01", "--until 2020-01-01", "--scope prompt", "--scope answer", "--no-near", "--sort time",
         )
     }  # fmt: skip
     assert [words for words, code in found.items() if code == 0] == [
-        "--repo tool", "--agent claude", "--grep 1", "--since 2020-01-01", "--scope prompt", "--no-near", "--sort time",
+        "--repo tool", "--person anna", "--agent claude", "--grep 1", "--since 2020-01-01", "--scope prompt",
+        "--no-near", "--sort time",
     ]  # fmt: skip
 
 
@@ -123,6 +125,7 @@ def test_what_the_server_does_not_have_is_refused_with_what_to_do_instead(tmp_pa
     said = {name: shell("search", "x", "--remote", *words) for name, words in OPTIONS.items()}
     assert {name: each.code for name, each in said.items() if each.code != 2} == {}
     assert {name for name, each in said.items() if "with --remote" not in " ".join(each.err.split())} == set()
+    assert shell("search", "x", "--person", "anna").code == 2
     assert "backstory pull" in " ".join(said["regex"].err.split())
 
 

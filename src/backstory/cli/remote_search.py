@@ -38,6 +38,8 @@ REFUSED = {
 
 def check(ctx: click.Context) -> None:
     """Refuse options that the server does not know. Raises UsageError."""
+    if not ctx.params["remote"]:
+        raise click.UsageError("--person is about the team's server: add --remote.")
     names = {each.name: each.opts[0] for each in ctx.command.params}
     typed = [name for name in names if name and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
     for name in typed:
@@ -66,9 +68,10 @@ def search(app: App, text: str, chosen: dict[str, Any], how: dict[str, Any]) -> 
     own = accounts.account(app.home)
     limit = min(how["limit"] or app.config.settings.search.limit, searching.LIMIT_MAX)
     wanted = {
-        "words": text, "agent": chosen.get("agent"), "repository": chosen.get("repository"),
-        "branch": chosen.get("branch"), "title": chosen.get("title"), "since": iso(chosen.get("since")),
-        "until": iso(chosen.get("until")), "scope": ",".join(how["scopes"]) or None, "session": how["inside"],
+        "words": text, "person": chosen.get("person"), "agent": chosen.get("agent"),
+        "repository": chosen.get("repository"), "branch": chosen.get("branch"), "title": chosen.get("title"),
+        "since": iso(chosen.get("since")), "until": iso(chosen.get("until")),
+        "scope": ",".join(how["scopes"]) or None, "session": how["inside"],
         "near": "false" if how["no_near"] else None, "all_hits": "true" if how["all_hits"] else None, "limit": limit,
     }  # fmt: skip
     with Remote(own.address, own.token) as remote:

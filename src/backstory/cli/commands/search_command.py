@@ -98,6 +98,7 @@ MARKER = "BACKSTORY_RUN"
 @click.option("--sort", type=OneOf((BY_SCORE, BY_TIME)), default=BY_SCORE, help="The best or the newest first.")
 @click.option("--all-hits", is_flag=True, help="List every hit, not one per session.")
 @click.option("--remote", is_flag=True, help="Search what your team's server has, not what is here.")
+@click.option("--person", metavar="NAME", help="With --remote: only this person.")
 @limit_option("The most sessions, or hits, listed.  [default: 20]", n_stays=True)
 @pick_option
 @json_option
@@ -106,7 +107,7 @@ MARKER = "BACKSTORY_RUN"
 def command(
     ctx: click.Context, /, query: tuple[str, ...], chosen: dict[str, Any], exact: bool, regex: bool, picks: bool,
     prints: bool, as_json: bool, remote: bool,
-    **how: Any,
+    person: str | None, **how: Any,
 ) -> None:  # fmt: skip
     """Search prompts, answers, commands and output. All words must match; "a phrase"; log* for a prefix.
 
@@ -118,8 +119,8 @@ def command(
 
     With --remote a team's server is asked, for what all of its people said, the newest first.
     """
-    if remote:
-        _search_there(ctx, readable(" ".join(query)), chosen, how, as_json=as_json)
+    if remote or person is not None:
+        _search_there(ctx, readable(" ".join(query)), chosen | {"person": person}, how, as_json=as_json)
         return
     picks = picks or prints
     if picks and as_json:
