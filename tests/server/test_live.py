@@ -141,7 +141,7 @@ def test_a_beginning_that_was_dropped_is_said(team: Team, views: Views) -> None:
     going.next += 5
     going.tells("later")
     stream.until("later")
-    assert [each.value["text"] for each in stream.of("note")] == [DROPPED]
+    assert ([each.value["text"] for each in stream.of("note")], said(stream)) == ([DROPPED], ["later"])
     with views_of(team) as afterwards:
         late = afterwards(anna)
         late.until("later")

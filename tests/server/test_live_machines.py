@@ -157,7 +157,7 @@ def test_nothing_of_a_secret_or_of_this_machine_comes_not_even_half_of_it(machin
     with Going(machine.bench, {"say": told}, *pieces, then=({"say": f"It is\n\n{token}\n\nand more"}, GOOD)) as going:
         machine.watches()
         stream = machine.view()
-        until(lambda: any("[github-token" in each.value["text"] for each in stream.of("writing")))
+        until(lambda: any("[github-token" in str(each) for each in [*stream.of("writing"), *stream.of("more")]))
         going.go.touch()
         until(lambda: len(stream.of("base")) == 2)
     stream.close()

@@ -10,6 +10,7 @@ from backstory.errors import LoginRefused, ServerBusy, ServerRefused, ServerUnre
 from backstory.sync.live_masks import EVENT_BYTES_MAX
 from backstory.workspace.runs import telling
 from tests.support.going import GOOD, Going
+from tests.support.laptops import PASSWORD
 from tests.support.telling_machines import TellingMachine
 
 if TYPE_CHECKING:
@@ -109,3 +110,15 @@ def test_an_event_that_is_very_long_is_told_in_short(machine: TellingMachine) ->
         (part,) = machine.tells()
     assert max(len(bytes(each)) for each in part["events"]) < EVENT_BYTES_MAX
     assert [len(each) for each in machine.there()] == [10, 2_001]
+
+
+def test_a_secret_that_only_a_later_event_tells_goes_from_what_was_told(machine: TellingMachine) -> None:
+    later = {"say": f"password={PASSWORD}"}
+    with Going(machine.bench, {"say": f"Try {PASSWORD} there."}, then=(later, {"say": "third"}, GOOD)) as going:
+        machine.tells()
+        assert PASSWORD in str(machine.there())
+        going.go.touch()
+        assert going.process.wait() == 0
+        machine.tells(10)
+    there = machine.there()
+    assert (PASSWORD in str(there), there[0].startswith("password=["), there[1]) == (False, True, "third")

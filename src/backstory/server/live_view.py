@@ -265,6 +265,9 @@ class _Following:
             number = self._numbers.setdefault(row.run, len(self._numbers) + 1)
             found = [(n, event_from_json(data)) for n, data in seen.events.get(row.run, ())]
             if found and found[0][0] > before + 1:
+                if before:
+                    # What was shown is to be forgotten: it may have told a secret.
+                    raise Settled
                 yield Grown(remark=DROPPED)
             self._shown[row.run] = found[-1][0] if found else before
             events = [event for _, event in found]

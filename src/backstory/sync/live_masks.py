@@ -5,6 +5,7 @@ Of an answer that is being written only that part leaves whose secrets are seen 
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from backstory.conversation.compact import compact_event
@@ -29,6 +30,8 @@ EVENT_BYTES_MAX = 64 * 1024
 """A longer event is told in its short form, and of one that is still longer the texts are cut."""
 CUT_CHARS, CUT_ITEMS = 2_000, 20
 WRITING_CHARS_MAX = 20_000
+BEFORE_CHARS_MAX = 1024 * 1024
+"""The most that is remembered of what was told: a server keeps no more of it."""
 _KEY_BEGUN = lazy_regex(r"-----BEGIN(?![\s\S]*-----END)")
 """A block of a key that has no end yet."""
 
@@ -38,14 +41,27 @@ class LiveMasks:
 
     def __init__(self, export: OutwardExport, session: LeavingSession) -> None:
         self._export, self.session = export, session
+        self._before, self._chars = deque[str](), 0
         self.repository = "" if session.repository.startswith("/") else session.repository
 
-    def event(self, event: Event) -> bytes:
-        """Return an event as it may leave, in the words of the JSON format."""
-        whole = self._export.event(event)
-        if len(data := encoded(whole)) <= EVENT_BYTES_MAX:
+    def event(self, event: Event) -> tuple[bytes, bool]:
+        """Return an event as it may leave, in the words of the JSON format.
+
+        And whether those before have a secret bare that only this one tells.
+        """
+        whole, late = self._export.event(event)
+        is_late = late is not None and any(any(late.places_in(each)) for each in self._before)
+        data = self._short(event, encoded(whole))
+        self._before.append(data.decode())
+        self._chars += len(self._before[-1])
+        while self._chars > BEFORE_CHARS_MAX:
+            self._chars -= len(self._before.popleft())
+        return data, is_late
+
+    def _short(self, event: Event, data: bytes) -> bytes:
+        if len(data) <= EVENT_BYTES_MAX:
             return data
-        if len(data := encoded(_cut(self._export.event(compact_event(event))))) <= EVENT_BYTES_MAX:
+        if len(data := encoded(_cut(self._export.event(compact_event(event))[0]))) <= EVENT_BYTES_MAX:
             return data
         return event_to_json(Unknown(type="an event that is too long to be told of"))
 

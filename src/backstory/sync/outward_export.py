@@ -23,7 +23,7 @@ from backstory.sync.outward import Outward
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from backstory.derive.secrets import Redactor
+    from backstory.derive.secrets import KnownSecrets, Redactor
     from backstory.exchange.json_lines import BoardLine
     from backstory.model import Event
     from backstory.sync.leaving import LeavingSession
@@ -122,10 +122,15 @@ class OutwardExport:
                 for _ in of_session:
                     pass
 
-    def event(self, event: Event) -> Any:
-        """Return an event that no store has yet as it may leave, as JSON has it. Its secrets are known from then on."""
+    def event(self, event: Event) -> tuple[Any, KnownSecrets | None]:
+        """Return an event that no store has yet as it may leave, as JSON has it.
+
+        And the secrets that it is the first to tell, which are known from then on.
+        """
+        known = self._redactor.known
         self._redactor.learn(event)
-        return self._value(msgspec.json.decode(event_to_json(self._redactor.value(event))))
+        masked = self._value(msgspec.json.decode(event_to_json(self._redactor.value(event))))
+        return masked, self._redactor.known_since(known)
 
     def text(self, text: str) -> str:
         """Return a text as it may leave."""
