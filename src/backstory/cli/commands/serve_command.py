@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from backstory.cli.app import App
     from backstory.server.serving import ServedTeam
 
-PACKAGES = ("starlette", "uvicorn", "psycopg", "psycopg_pool", "jinja2", "markdown_it")
+PACKAGES = ("starlette", "uvicorn", "psycopg", "psycopg_pool", "jinja2", "markdown_it", "prometheus_client")
 PORT = 7421
 DATABASE, DATA, KEPT_MB = "BACKSTORY_DATABASE_URL", "BACKSTORY_SERVER_DATA", "BACKSTORY_SERVER_KEPT_MB"
 KEPT_MB_USUAL = 256
