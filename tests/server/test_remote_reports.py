@@ -111,8 +111,11 @@ def test_what_the_server_has_yet_to_derive_is_counted_as_waiting(two: Two) -> No
     two.team.clock.ms += 1
     two.anna.works_elsewhere("git@github.com:me/tool.git")
     assert two.anna.shell("ingest").code == two.anna.shell("sync").code == 0
-    found = two.ben.shell("report", "cost", *LONG_AGO, "--remote", "--person", "anna")
-    assert "1 session not counted yet: the server derives it now." in found.err
+    words = ("report", "cost", *LONG_AGO, "--remote", "--person", "anna")
+    assert "1 session not counted yet: the server derives it now." in two.ben.shell(*words).err
+    # Where it was made it is counted.
+    assert "not counted yet" not in two.anna.shell(*words).err
+    assert cost(two.anna.shell)["sums"]["turn_count"] == 3
 
 
 @pytest.mark.parametrize(("words", "said"), [

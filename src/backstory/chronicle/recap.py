@@ -195,7 +195,7 @@ def report(found: Recap) -> Report:
     first = next((each.at for each in found.prompts if each.at is not None), None)
     lead = facts((
         found.whose and found.whose.person, session.label, ", ".join(session.agents),
-        f"{where} ({session.branch})" if session.branch else where,
+        f"{where} ({session.branch})" if where and session.branch else where or session.branch,
         local(first), counted(len(found.prompts), "turn"),
         session.cost.known,
     ))  # fmt: skip

@@ -53,11 +53,11 @@ class SessionSources(NamedTuple):
 class TeamReader(Reader):
     """Answers of sums over turns, of lists and of work."""
 
-    def __init__(self, place: ReportPlace, parts: Sequence[SessionPart], own_name: str) -> None:
+    def __init__(self, place: ReportPlace, parts: Sequence[SessionPart], own_name: str, waiting: int) -> None:
         super().__init__(place)
         self._team, self._own_name = place.team, own_name
         self._parts = {session_identity(each.uid): each for each in sorted(parts, key=lambda each: each.events)}
-        self._waiting = sum(each.figures is None for each in self._parts.values())
+        self._waiting = waiting
 
     def whose(self, uid: str) -> Whose:
         """The person and the machine of a session."""
@@ -142,9 +142,11 @@ def made_of(
     with ReportStore(path) as team:
         here = {} if is_alone else _turns_here(place, parts)
         team.begin()
-        team.add(each for each in parts if not _is_here(each, here))
+        only_there = [each for each in parts if not _is_here(each, here)]
+        waiting = {each.uid for each in only_there} - {each.uid for each in only_there if each.figures is not None}
+        team.add(only_there)
         with ReportPlace(place, team, is_alone=is_alone) as both:
-            yield TeamReader(both, parts, own_name)
+            yield TeamReader(both, parts, own_name, len(waiting))
 
 
 def _turns_here(place: Place, parts: Sequence[SessionPart]) -> dict[str, set[str]]:
