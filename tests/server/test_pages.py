@@ -295,6 +295,12 @@ def test_a_permalink_shows_ones_own_copy_else_the_longest_and_names_the_others(
         assert "more of ben" in visitor.get(f"{where}/2/whole").text
 
 
+@pytest.mark.parametrize("path", ["/nothing", "/s", f"/s/{UID}/1/2/3", "/compare", "/new", "/reports/behind"])
+def test_an_address_of_no_page_leads_back_to_the_list(path: str, visitor: TeamVisitor) -> None:
+    answer = visitor.get(path)
+    assert (answer.status, "That is not to be had" in answer.words, "All sessions" in answer.words) == (404, True, True)
+
+
 def test_a_session_is_opened_by_the_beginning_of_its_uid(anna: Sender, visitor: TeamVisitor) -> None:
     anna.send(*cut([["a word"]]))
     anna.team.derive(anna.who)

@@ -130,8 +130,11 @@ class TeamPages:
             Route("/s/{uid}/steer", self._acting(self._steer), methods=["POST"]),
             *self._pages.routes(),
         ]
-        pages = Starlette(routes=routes, middleware=[ZIPPING])
+        pages = Starlette(routes=routes, middleware=[ZIPPING], exception_handlers={404: self._missing})
         return Door(pages, self._answers.people, self._limits, self._names)
+
+    async def _missing(self, _request: Request, _error: Exception) -> Response:
+        return self._pages.refused("There is no such page here.", 404)
 
     def _login(self, _: TeamSource, request: Request) -> Response:
         waits, answer = self._bell.wait(request)
