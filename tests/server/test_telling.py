@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backstory.errors import LoginRefused, ServerBusy, ServerRefused, ServerUnreachable
+from backstory.runs.spool import running_runs
 from backstory.sync.live_masks import EVENT_BYTES_MAX
 from backstory.workspace.runs import telling
-from tests.support.going import GOOD, Going
+from tests.support.going import GOOD, Going, until
 from tests.support.laptops import PASSWORD
 from tests.support.telling_machines import TellingMachine
 
@@ -122,3 +123,15 @@ def test_a_secret_that_only_a_later_event_tells_goes_from_what_was_told(machine:
         machine.tells(10)
     there = machine.there()
     assert (PASSWORD in str(there), there[0].startswith("password=["), there[1]) == (False, True, "third")
+
+
+def test_a_run_whose_end_nobody_noted_is_told_as_killed(machine: TellingMachine) -> None:
+    with Going(machine.bench, {"say": "first"}, then=({"say": "second"}, GOOD)) as going:
+        machine.tells()
+        going.process.kill()
+        going.process.wait()
+        going.go.touch()
+        until(lambda: not running_runs(machine.bench.home))
+        states = [each["state"] for _ in range(6) for each in machine.tells()]
+        assert (states, machine.tells(100)) == (["running", "killed"], [])
+    assert machine.there()[2] == "second"

@@ -89,7 +89,8 @@ class _Told:
 
     def look(self, now: float) -> None:
         """Take what the run printed since."""
-        for event in self.live.new():
+        # What is over was read to its end, and let go of.
+        for event in [] if self.live.is_over else self.live.new():
             data, is_late = self.masks.event(event)
             if is_late:
                 # A number that is missing has the server forget what came before it.
