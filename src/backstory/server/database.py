@@ -145,11 +145,13 @@ def _migrate(connection: Connection[Row]) -> None:
     connection.execute("create table if not exists migration (number int primary key, at timestamptz not null)")
     connection.commit()
     done = one(connection.execute("select coalesce(max(number), 0) from migration"))[0]
-    known = sorted((each for each in files(__package__).joinpath("migrations").iterdir()), key=lambda each: each.name)
-    numbered = {int(each.name.partition("_")[0]): each for each in known if each.name.endswith(".sql")}
-    if done > max(numbered):
+    texts = [each for each in files(__package__).joinpath("migrations").iterdir() if each.name.endswith(".sql")]
+    known = dict(enumerate(sorted(texts, key=lambda each: each.name), 1))
+    # Two with one number would hide each other.
+    assert [each.name[:4] for each in known.values()] == [f"{number:04}" for number in known]
+    if done > len(known):
         raise DatabaseUnusable("a newer backstory made its tables; run that one")
-    for number, file in numbered.items():
+    for number, file in known.items():
         if number > done:
             _run_beside_others(connection, number, file.read_text("utf-8"))
     connection.execute("select pg_advisory_unlock(%s)", (MIGRATING,))
