@@ -39,10 +39,18 @@ class Two:
         assert self.team.deriving.work() > 0
 
 
+@pytest.fixture(scope="module")
+def two(made_team: Team, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
+    """For who only asks."""
+    with made_team.served() as address:
+        yield Two(tmp_path_factory.mktemp("two"), made_team, address)
+
+
 @pytest.fixture
-def two(team: Team, tmp_path: Path) -> Iterator[Two]:
-    with team.served() as address:
-        yield Two(tmp_path, team, address)
+def changing(made_team: Team, tmp_path: Path) -> Iterator[Two]:
+    """For who works on."""
+    with made_team.served() as address:
+        yield Two(tmp_path, made_team, address)
 
 
 def cost(shell: Shell, *words: str) -> dict[str, Any]:
@@ -62,11 +70,11 @@ def test_a_cost_report_has_the_sessions_of_the_server_and_of_this_machine(two: T
     assert cost(two.anna.shell)["sums"]["turn_count"] == 2
 
 
-def test_a_session_that_grew_since_it_was_sent_counts_once_with_all_its_turns(two: Two) -> None:
-    two.anna.goes_on("one more thing")
-    found = cost(two.anna.shell)
+def test_a_session_that_grew_since_it_was_sent_counts_once_with_all_its_turns(changing: Two) -> None:
+    changing.anna.goes_on("one more thing")
+    found = cost(changing.anna.shell)
     assert (found["there_count"], found["here_count"], found["sums"]["turn_count"]) == (2, 0, 3)
-    assert cost(two.ben.shell)["sums"]["turn_count"] == 3
+    assert cost(changing.ben.shell)["sums"]["turn_count"] == 3
 
 
 def test_a_report_of_one_person_has_nothing_of_this_machine_but_for_oneself(two: Two) -> None:
@@ -107,15 +115,15 @@ def test_a_recap_is_of_a_session_that_only_the_server_has(two: Two) -> None:
     assert "There is no such session here." in nobody.err
 
 
-def test_what_the_server_has_yet_to_derive_is_counted_as_waiting(two: Two) -> None:
-    two.team.clock.ms += 1
-    two.anna.works_elsewhere("git@github.com:me/tool.git")
-    assert two.anna.shell("ingest").code == two.anna.shell("sync").code == 0
+def test_what_the_server_has_yet_to_derive_is_counted_as_waiting(changing: Two) -> None:
+    changing.team.clock.ms += 1
+    changing.anna.works_elsewhere("git@github.com:me/tool.git")
+    assert changing.anna.shell("ingest").code == changing.anna.shell("sync").code == 0
     words = ("report", "cost", *LONG_AGO, "--remote", "--person", "anna")
-    assert "1 session not counted yet: the server derives it now." in two.ben.shell(*words).err
+    assert "1 session not counted yet: the server derives it now." in changing.ben.shell(*words).err
     # Where it was made it is counted.
-    assert "not counted yet" not in two.anna.shell(*words).err
-    assert cost(two.anna.shell)["sums"]["turn_count"] == 3
+    assert "not counted yet" not in changing.anna.shell(*words).err
+    assert cost(changing.anna.shell)["sums"]["turn_count"] == 3
 
 
 @pytest.mark.parametrize(("words", "said"), [
