@@ -135,3 +135,16 @@ def test_a_run_whose_end_nobody_noted_is_told_as_killed(machine: TellingMachine)
         states = [each["state"] for _ in range(6) for each in machine.tells()]
         assert (states, machine.tells(100)) == (["running", "killed"], [])
     assert machine.there()[2] == "second"
+
+
+def test_a_run_that_cannot_be_read_is_named_once_and_ends_nothing(
+    machine: TellingMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: object) -> list[object]:
+        raise OSError("the disk")
+
+    with Going(machine.bench, {"say": "first"}):
+        machine.tells()
+        with monkeypatch.context() as patched:
+            patched.setattr("backstory.runs.live.LiveRun.new", broken)
+            assert ([machine.tells(10) for _ in range(3)], len(machine.said)) == ([[], [], []], 1)

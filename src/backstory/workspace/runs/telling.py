@@ -178,12 +178,18 @@ class RunTeller:
         self._next_at = now + EVERY_S
         self._find()
         for uid, told in list(self._told.items()):
-            told.look(now)
             try:
+                told.look(now)
                 self._tell(uid, told, now)
             except (ServerUnreachable, ServerBusy) as refused:
                 self._rest(refused)
                 return
+            except LoginRefused:
+                raise
+            except (BackstoryError, OSError) as refused:
+                # One that cannot be read, or settings that cannot, keep nothing else from being sent.
+                self._not_told(told.spool, refused)
+                self._end(uid)
         self._wait = 0.0
 
     def close(self) -> None:
@@ -203,8 +209,8 @@ class RunTeller:
             try:
                 with _workspace_of(run, self._environ, self._now) as place:
                     masks = self._masks_of(place, run.session_uid)
-            except BackstoryError as refused:
-                self._say_once(f"A run in {spool.folder} is not told to the team server: {refused}")
+            except (BackstoryError, OSError) as refused:
+                self._not_told(spool, refused)
                 masks = None
             live = None if masks is None else live_run(spool, run, self._now(), self._say_once)
             if masks is None or live is None:
@@ -262,6 +268,9 @@ class RunTeller:
         self._wait = min(max(self._wait * 2, 2 * EVERY_S), AWAY_S_MAX)
         asked = refused.retry_s if isinstance(refused, ServerBusy) else 0.0
         self._next_at = self._clock() + max(self._wait * random.uniform(0.5, 1.0), asked)
+
+    def _not_told(self, spool: Spool, why: Exception) -> None:
+        self._say_once(f"A run in {spool.folder} is not told to the team server: {why}")
 
     def _say_once(self, text: str) -> None:
         if text not in self._said:
