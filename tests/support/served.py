@@ -42,8 +42,10 @@ class RunningServer:
         found = re.search(r"--code (\S+)", self.said)
         return found[1] if found else ""
 
-    def end(self, number: int = signal.SIGINT) -> int:
-        self.process.send_signal(number)
+    def end(self, number: int | None = signal.SIGINT) -> int:
+        """Send a signal, or none to one that ends already; return its exit code."""
+        if number is not None:
+            self.process.send_signal(number)
         code = self.process.wait(30)
         self._reader.join(30)
         assert self.process.stdout is not None
