@@ -51,7 +51,7 @@ ROOMS = {
         "that faces show beside each other; amounts of charts, and the SQL of every number",
     ),
     "cli": Budget(
-        21_190,
+        21_195,
         133,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
@@ -116,13 +116,13 @@ ROOMS = {
         "plan, the words, ssh, files that are sealed; hashes of what was sent; telling records; a search there",
     ),
     "server": Budget(
-        6_790,
+        6_805,
         35,
         "a team's server: its PostgreSQL, who comes in, walls between organisations, answers, what is read there; "
         "its pages, and browsers that come in to them; what is found by its words",
     ),
     "web": Budget(
-        4_065,
+        4_070,
         30,
         "pages: who may see them, how they are served, a module for each kind; edits, and code in its colours; "
         "one in a file; charts, and what is behind a number; two sides compared; answers that are kept; "

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 from backstory.server import live_runs, live_view
@@ -311,6 +312,20 @@ def test_fifty_viewers_are_one_reading(team: Team, views: Views, monkeypatch: py
     for each in [alone, *many]:
         each.until("second")
     assert all(said(each) == ["Where?", "first", "second"] for each in [alone, *many])
+
+
+def test_nobody_takes_the_places_of_another_organisation(
+    team: Team, views: Views, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backstory.web.live.FOLLOWED_MOST", 1)
+    anna, eve = team.founded(), team.founded("eve")
+    LiveSender(team, anna).begins("first")
+    LiveSender(team, eve).begins("hers")
+    LiveSender(team, eve).tells("another of hers", uid=OTHER, run=DESK)
+    views(eve).until("hers")
+    address = f"{views.address}/v1/sessions/{OTHER}/live"
+    assert httpx.get(address, headers={"Authorization": f"Bearer {eve.token}"}).status_code == 503
+    views(anna).until("first")
 
 
 def test_a_server_that_is_begun_anew_in_mid_view_shows_it_all_once(team: Team) -> None:

@@ -10,6 +10,7 @@ import pytest
 from backstory.server import audit, codes
 from backstory.server.people import INVITE_DAYS, LOGIN_S, TOKEN_DAYS, People, TeamRole
 from backstory.server.refusals import Refused
+from backstory.sync.account import new_secret
 from tests.support.team import tenant_of
 
 if TYPE_CHECKING:
@@ -92,9 +93,28 @@ def test_a_further_machine_is_let_in_by_one_that_is_in(team: Team) -> None:
     _, waiting = team.ask("POST", "/v1/login", body={"machine": "desk"})
     assert team.ask("POST", "/v1/login/token", body={"login": waiting["login"]}) == (200, {"waiting": True})
     typed = waiting["code"].lower().replace("-", " ")
-    assert team.ask("POST", "/v1/login/approve", anna.token, {"code": typed}) == (200, {"machine": "desk"})
+    assert team.ask("POST", "/v1/login/approve", anna.token, {"code": typed}) == (200, {
+        "machine": "desk", "is_browser": False, "scopes": ["read", "search", "sync", "admin"],
+    })  # fmt: skip
     _, came = team.ask("POST", "/v1/login/token", body={"login": waiting["login"]})
     assert (came["name"], came["token"] != anna.token, names(team, came["token"])) == ("anna", True, {"anna": "admin"})
+
+
+def test_a_machine_that_calls_itself_a_browser_is_told_for_what_it_is(team: Team) -> None:
+    anna, waiting = team.founded(), team.people.wait("browser Firefox")
+    _, said = team.ask("POST", "/v1/login/approve", anna.token, {"code": waiting.code})
+    assert (said["is_browser"], "admin" in said["scopes"]) == (False, True)
+
+
+def test_a_login_that_was_ended_does_not_come_back(team: Team) -> None:
+    anna, waiting, secret = team.founded(), team.people.wait("desk"), new_secret()
+    team.ask("POST", "/v1/login/approve", anna.token, {"code": waiting.code})
+    asked = {"login": waiting.login, "secret": secret}
+    _, came = team.ask("POST", "/v1/login/token", body=asked)
+    (login,) = [each["id"] for each in team.ask("GET", "/v1/logins", anna.token)[1]["logins"] if each["name"] == "desk"]
+    assert team.ask("DELETE", f"/v1/logins/{login}", anna.token)[0] == 200
+    assert team.ask("POST", "/v1/login/token", body=asked)[0] == 401
+    assert team.ask("GET", "/v1/me", came["token"])[0] == 401
 
 
 def test_a_login_gives_one_token(team: Team) -> None:

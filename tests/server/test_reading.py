@@ -12,6 +12,7 @@ from psycopg.errors import InsufficientPrivilege
 
 from backstory.exchange import frames
 from backstory.server.database import prepared
+from backstory.server.turn_words import sign_of
 from tests.support.senders import DESK, LAPTOP, OTHER, UID, Sender, cut, line
 from tests.support.team import empty_database
 
@@ -98,9 +99,10 @@ def test_a_function_answers_for_the_organisation_of_the_transaction_alone(team: 
     sender, eve = Sender(team, team.founded()), Sender(team, team.founded("eve"))
     sender.send(*cut([["needle"]]))
     team.derive(sender.who)
+    needle = f"'{sign_of(sender.tenant)}needle'"
     calls = (
         "repositories_of(%s, null)", f"sessions_found(%s{', null' * 13})", "sessions_called(%s, null, 'uid', %s, 1)",
-        f"sessions_with(%s, null, 'needle', 'needle'{', null' * 12}, 1, 1)", f"session_parts(%s{', null' * 10}, 9)",
+        f"sessions_with(%s, null, {needle}, {needle}{', null' * 12}, 1, 1)", f"session_parts(%s{', null' * 10}, 9)",
         "uids_not_alone(%s, '{01M3250V00CJ5X1JHP0Z69AWSX}', 12)",
     )  # fmt: skip
     for call in calls:

@@ -206,7 +206,7 @@ class Api:
 
     def _approve(self, caller: Caller, asked: ServerRequest) -> Any:
         meant = asked.body(Approve)
-        return {"machine": self.people.approve(caller, meant.code, steers=meant.steer)}
+        return self.people.approve(caller, meant.code, steers=meant.steer)
 
     def _logout(self, caller: Caller, asked: ServerRequest) -> Any:
         self.people.leave_machine(caller)

@@ -6,7 +6,6 @@ checked, and what acts needs a word that only our pages have. Nothing is loaded 
 
 from __future__ import annotations
 
-import re
 import secrets
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
@@ -18,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from backstory.errors import DatabaseUnusable
+from backstory.lazy import lazy_regex
 from backstory.server import codes
 from backstory.server.people import BROWSER, BROWSER_DAYS
 from backstory.server.refusals import Refused
@@ -33,9 +33,9 @@ LOGIN, STATIC = "/login", "/static/"
 NEXT = "next"
 """The parameter with the page that was asked for."""
 FIRST = "/sessions"
-INSIDE = re.compile(r"/(?:s|sessions|search|reports|account)(?:[/?][!-\[\]-~]*)?")
+INSIDE = lazy_regex(r"/(?:s|sessions|search|reports|account)(?:[/?][!-\[\]-~]*)?")
 """Pages to which a login may lead: no other site's, whatever was typed."""
-WAITS = re.compile(r"([A-Za-z0-9_-]{43})\.([A-Za-z0-9_-]{43})\.([A-Z]{4}-[A-Z]{4})")
+WAITS = lazy_regex(r"([A-Za-z0-9_-]{43})\.([A-Za-z0-9_-]{43})\.([A-Z]{4}-[A-Z]{4})")
 BROWSERS = ("Firefox", "Edg", "Chrome", "Safari")
 """Names of browsers, each before those that others claim to be, too."""
 AGAIN = '<!doctype html><html lang="en"><title>backstory</title><meta http-equiv="refresh" content="0"><p>One moment …'

@@ -96,7 +96,7 @@ class LiveViews:
 
     def __init__(self, database: TeamDatabase, kept: KeptSessions, draw: Draw, now: Callable[[], datetime]) -> None:
         self._database, self._kept, self._draw, self._now = database, kept, draw, now
-        self.hub, self._lock = Hub(self._channel), threading.Lock()
+        self.hub, self._lock = Hub(self._channel, lambda key: key.partition(" ")[0]), threading.Lock()
         self._viewers: dict[str, dict[Wake, tuple[Caller, StreamViewer]]] = {}
 
     def view(self, caller: Caller, uid: str, wanted: OneSession) -> Response:

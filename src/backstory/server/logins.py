@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from backstory.server import codes
 from backstory.server.audit import note
-from backstory.server.people import MAY, STEER, TOKEN_DAYS, TeamRole, check_name
+from backstory.server.people import MAY, STEER, TOKEN_DAYS, TeamRole, check_name, forget_waiting
 from backstory.server.refusals import Refused
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ class Logins:
             if not rows.execute("delete from token where tenant = %s and person = %s and id = %s", of).rowcount:
                 raise Refused(404, "login_unknown", "You have no such login.")
             self._note(rows, caller, "logout", login)
+        forget_waiting(self._database, login)
 
     def _note(self, rows: Cursor[Any], caller: Caller, action: str, what: str) -> None:
         note(rows, caller.tenant, caller.person, action, what, self._now())

@@ -86,6 +86,14 @@ class LetIn(Struct, frozen=True, kw_only=True):
     role: TeamRole
 
 
+class ApprovedLogin(Struct, frozen=True, kw_only=True):
+    """A login that was let in: the name that it gives itself, and what it may."""
+
+    machine: str
+    is_browser: bool
+    scopes: list[str]
+
+
 class WaitingMachine(Struct, frozen=True, kw_only=True):
     """A machine that waits: it asks again by ``login``, and a person types ``code`` elsewhere."""
 
@@ -179,11 +187,8 @@ class People:
             )
         return WaitingMachine(login=login, code=code, expires_in=LOGIN_S)
 
-    def approve(self, caller: Caller, code: str, *, steers: bool = False) -> str:
-        """Let a machine that waits in as the caller; return what it calls itself. Raises Refused.
-
-        ``steers``: it is a browser, which may steer.
-        """
+    def approve(self, caller: Caller, code: str, *, steers: bool = False) -> ApprovedLogin:
+        """Let a machine or a browser in that waits. Raises Refused. ``steers``: it is a browser, and may steer."""
         with self._database.of(WAITING) as rows:
             of, given = (caller.tenant, caller.person), [*BROWSER, STEER] if steers else [*BROWSER]
             row = rows.execute(
@@ -197,7 +202,10 @@ class People:
             raise Refused(404, "code_unknown", f"No {'browser' if steers else 'machine'} waits with this code.")
         with self._database.of(caller.tenant) as rows:
             self._note(rows, caller.tenant, caller.person, "approve", "machine" if row[1] else " ".join(given))
-        return str(row[0])
+        is_browser = not row[1]
+        return ApprovedLogin(
+            machine=str(row[0]), is_browser=is_browser, scopes=given if is_browser else SCOPES[caller.role]
+        )
 
     def come_in(self, login: str, secret: str = "") -> LetIn | None:
         """Let a machine in that was approved; None while it waits. Raises Refused. ``secret``: as in ``join``."""
@@ -250,9 +258,7 @@ class People:
         with self._database.of(caller.tenant) as rows:
             rows.execute("delete from token where tenant = %s and id = %s", (caller.tenant, caller.token))
             self._note(rows, caller.tenant, caller.person, "logout", "")
-        with self._database.of(WAITING) as rows:
-            # A request that comes late must not make it again.
-            rows.execute("delete from login where tenant = %s and token = %s", (WAITING, caller.token))
+        forget_waiting(self._database, caller.token)
 
     # who is in --------------------------------------------------------------------------------------------------------
 
@@ -382,6 +388,12 @@ class People:
 
     def _note(self, rows: Cursor[Any], tenant: int, person: int | None, action: str, what: str) -> None:
         note(rows, tenant, person, action, what, self._now())
+
+
+def forget_waiting(database: TeamDatabase, token: str) -> None:
+    """Forget how a machine came in whose token ended: a request that comes late must not make it again."""
+    with database.of(WAITING) as rows:
+        rows.execute("delete from login where tenant = %s and token = %s", (WAITING, token))
 
 
 def _seen(name: str) -> str:

@@ -42,8 +42,8 @@ IDLE_SHARE, IDLE_WAIT_S = 10, 1.0
 """A session in which nothing happens is looked at after a tenth of that time again, at the latest after so long."""
 RETRY_S = 2.0
 """The pause after a store could not be read."""
-FOLLOWED_MOST = 50
-"""The most sessions that are followed at once."""
+FOLLOWED_MOST, ALL_FOLLOWED_MOST = 50, 1_000
+"""The most sessions that are followed at once: for one organisation, and for all of a server."""
 DROPPED = "The beginning of this turn is not shown here. It comes when the turn is stored."
 
 
@@ -238,10 +238,13 @@ class Channel:
 
 
 class Hub:
-    """The sessions that are followed now, by their keys. ``make`` gives the channel of a key."""
+    """The sessions that are followed now, by their keys. ``make`` gives the channel of a key.
 
-    def __init__(self, make: Callable[[str], Channel]) -> None:
-        self._make = make
+    ``whose``: for whom it is followed, so that nobody takes the places of others.
+    """
+
+    def __init__(self, make: Callable[[str], Channel], whose: Callable[[str], str] = lambda _: "") -> None:
+        self._make, self._whose = make, whose
         self._lock = threading.Lock()
         self._is_over = False
         self.channels: dict[str, Channel] = {}
@@ -251,11 +254,15 @@ class Hub:
         with self._lock:
             channel = self.channels.get(key)
             if channel is None:
-                if self._is_over or len(self.channels) >= FOLLOWED_MOST:
+                if self._is_over or self._is_full(key):
                     return None
                 channel = self.channels[key] = self._make(key)
             channel.join(wake)
             return channel
+
+    def _is_full(self, key: str) -> bool:
+        own = sum(self._whose(each) == self._whose(key) for each in self.channels)
+        return own >= FOLLOWED_MOST or len(self.channels) >= ALL_FOLLOWED_MOST
 
     def leave(self, key: str, wake: Wake) -> None:
         """Follow a session no more if this was its last viewer."""

@@ -103,11 +103,19 @@ def _approve(app: App, code: str, *, steers: bool, as_json: bool) -> None:
     with Remote(own.address, own.token) as remote:
         # A server of before knows no more than the code.
         meant = {"code": code} | ({"steer": True} if steers else {})
-        machine = remote.ask("POST", "/v1/login/approve", meant, repeats=False)["machine"]
+        found = remote.ask("POST", "/v1/login/approve", meant, repeats=False)
+    machine, rights = found["machine"], found.get("scopes", [])
     if as_json:
-        output.json({"machine": machine})
-    else:
-        output.talk(f"Let in as you: {machine or 'a machine without a name'}.")
+        output.json({"machine": machine, "rights": rights})
+        return
+    # The name is the one that it gives itself: what it may is what counts.
+    may = (
+        f"It may {' and '.join(rights)}, and nothing else."
+        if found.get("is_browser")
+        else "It may do all that you may."
+    )
+    output.talk(f"Let in as you: {machine or 'a machine without a name'}. {may}")
+    output.talk("If that is not what you meant, end it: backstory team logins")
 
 
 def _asked_secret(what: str) -> str:
