@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
+from backstory.exchange import frames
 from backstory.server import team_reports
 from backstory.workspace.stores.report_store import PartPage
-from tests.support.senders import DESK, OTHER, UID, Sender, cut
+from tests.support.senders import DESK, OTHER, UID, Sender, cut, exported, line
 from tests.support.team import Team
 
 if TYPE_CHECKING:
@@ -93,6 +95,21 @@ def test_the_parts_of_one_session_are_of_the_organisation_and_of_the_repositorie
     with team.database.of(sender.tenant) as rows:
         rows.execute("update token set repositories = %s where tenant = %s", (["github.com/me/other"], sender.tenant))
     assert one(sender) == (404, "session_unknown")
+
+
+def test_the_parts_of_subagents_in_other_repositories_are_not_for_a_token_of_one(team: Team) -> None:
+    sender = Sender(team, team.founded())
+    other = {"relation": "subagent", "parent": UID[10:]}
+    lines = exported(["b"], uid=OTHER)
+    head = json.loads(lines[0]) | {"repository": "github.com/me/other"} | other
+    sender.send(
+        *cut([["a"]]), *frames.frames([line(head.pop("type"), **head), *lines[1:]], session=OTHER, is_redacted=True)
+    )
+    team.derive(sender.who)
+    assert one(sender) == (200, [UID, OTHER])
+    with team.database.of(sender.tenant) as rows:
+        rows.execute("update token set repositories = %s where tenant = %s", (["github.com/me/app"], sender.tenant))
+    assert one(sender) == (200, [UID])
 
 
 @pytest.mark.parametrize(("bound", "most"), [("PARTS_AT_ONCE", 1), ("PAGE_BYTES", 1)])

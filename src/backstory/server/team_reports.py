@@ -53,7 +53,9 @@ class TeamReports:
         """Return the parts of a session and of its subagents, with what was done in them. Raises Refused."""
         with self._database.of(caller.tenant) as rows:
             number = None if person is None else person_called(rows, caller.tenant, person)
-            found = rows.execute(_ONE, (caller.tenant, uid, *(caller.among,) * 2, number, number)).fetchall()
+            found = rows.execute(
+                _ONE, (caller.tenant, uid, *(caller.among,) * 2, number, number, *(caller.among,) * 2)
+            ).fetchall()
             names = _names(rows, caller)
         if not found:
             raise unknown_session()
@@ -134,4 +136,5 @@ with recursive family as (
 select s.person, s.uid, s.machine, s.last_active, s.events, d.figures, d.work
 from family f join session s using (tenant, person, uid, machine)
 left join derivation d on d.tenant = s.tenant and d.person = s.person and d.session = s.uid and d.machine = s.machine
+where %s::text[] is null or s.repository = any(%s)
 """
