@@ -103,7 +103,7 @@ ROOMS = {
         "what is around a record; another store beside it",
     ),
     "workspace": Budget(
-        14_545,
+        14_560,
         74,
         "history of other machines; what faces ask, outlines in columns, blocks that faces draw, the fields of every "
         "question, pages with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed; "
@@ -116,7 +116,7 @@ ROOMS = {
         "plan, the words, ssh, files that are sealed; hashes of what was sent; telling records; a search there",
     ),
     "server": Budget(
-        6_805,
+        6_810,
         35,
         "a team's server: its PostgreSQL, who comes in, walls between organisations, answers, what is read there; "
         "its pages, and browsers that come in to them; what is found by its words",

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backstory.exchange import frames
+from backstory.server.people import LetIn, TeamRole
 from tests.support.desks import Desk
+from tests.support.senders import DESK, Sender, line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,6 +78,31 @@ def test_a_session_that_grew_since_it_was_sent_counts_once_with_all_its_turns(ch
     found = cost(changing.anna.shell)
     assert (found["there_count"], found["here_count"], found["sums"]["turn_count"]) == (2, 0, 3)
     assert cost(changing.ben.shell)["sums"]["turn_count"] == 3
+
+
+def test_a_session_of_which_two_machines_have_turns_of_their_own_counts_with_all_of_them(changing: Two) -> None:
+    anna = changing.anna
+    anna.goes_on("one more thing")
+    cost(anna.shell)
+    listed = anna.shell("list", "--all", "--json").json()["sessions"]
+    (uid,) = [each["uid"] for each in listed if each["turn_count"] == 2]
+    desk = Sender(changing.team, LetIn(token=anna.token(), organisation="", name="anna", role=TeamRole.ADMIN), DESK)
+    turn = "01M3250V00TTTTTTTTTTTTTTT9"
+    assert desk.send(*frames.frames([
+        line("session", uid=uid, created="2026-09-21T14:13:20.123Z", last_active="2026-09-21T15:13:20.123Z",
+             next_seq=2, title="x", repository="github.com/me/tool", branch="main"),
+        line("turn", uid=turn, first_seq=1, last_seq=1, agent="claude", started="2026-09-21T14:20:20.123Z"),
+        line("event", seq=1, turn=turn, event={"UserMessage": {"content": "on the other machine"}}),
+        line("session_end", uid=uid, turns=1, events=1),
+    ], session=uid, is_redacted=True)) == ["ok"]  # fmt: skip
+    changing.team.clock.ms += 60_000
+    assert changing.team.deriving.work() > 0
+    found = cost(anna.shell)
+    assert (found["sums"]["turn_count"], found["there_count"], found["here_count"]) == (4, 2, 0)
+    assert [each["turn_count"] for each in found["by_session"] if each["uid"] == uid] == [3]
+    said = anna.shell("report", "standup", *LONG_AGO, "--remote", "--json").json()
+    (item,) = [each for place in said["places"] for each in place["sessions"] if each["uid"] == uid]
+    assert item["turn_count"] == 3
 
 
 def test_a_report_of_one_person_has_nothing_of_this_machine_but_for_oneself(two: Two) -> None:

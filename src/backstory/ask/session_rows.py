@@ -70,12 +70,12 @@ def partial_chars(db: apsw.Connection, session_id: int) -> dict[str, int]:
     return {uid: chars[turn_id] for turn_id, uid in uids.items() if turn_id in chars}
 
 
-def turns_by_identity(db: apsw.Connection, identities: Iterable[str]) -> list[tuple[str, str | None]]:
-    """The uids of the turns of those of these sessions that are here; None for a session without one."""
-    return fetch(db, tuple[str, str | None], _TURNS, (schema.json_list(identities),))
+def turns_by_identity(db: apsw.Connection, identities: Iterable[str]) -> list[tuple[str, int, str | None]]:
+    """Those of these sessions that are here: id, and uid of each turn; None for a session without one."""
+    return fetch(db, tuple[str, int, str | None], _TURNS, (schema.json_list(identities),))
 
 
 _TURNS = """
-select substr(s.uid, 11), t.uid from sessions s left join turns t on t.session_id = s.id
+select substr(s.uid, 11), s.id, t.uid from sessions s left join turns t on t.session_id = s.id
 where substr(s.uid, 11) in (select value from json_each(?))
 """

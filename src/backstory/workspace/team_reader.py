@@ -1,6 +1,7 @@
 """A reader of what a team's server knows, with what this machine has beside it: each session once, each turn once.
 
-A session that is here and there is read here, if this machine has all turns that the server has of it.
+A session that is here and there is read here, if this machine has all turns that the server has of it; if not, what is
+here of it is one more of its parts.
 """
 
 from __future__ import annotations
@@ -18,17 +19,16 @@ from backstory.workspace.history.work import HandCommits
 from backstory.workspace.located import LocatedSession
 from backstory.workspace.place import PRICES, Place
 from backstory.workspace.reader import Reader
-from backstory.workspace.stores.report_store import ReportStore, turns_in
+from backstory.workspace.stores.report_store import ReportStore, SessionPart, figures_of, turns_in, work_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from backstory.ask.work import DoneDeed
     from backstory.store import Store
     from backstory.workspace.history.sessions import SessionFilter
     from backstory.workspace.history.work import SessionWork
-    from backstory.workspace.stores.report_store import SessionPart
 
 
 class Whose(NamedTuple):
@@ -100,12 +100,8 @@ class ReportPlace(Place):
 
     @cached_property
     def stores(self) -> list[Store]:
-        """The stores of the place, with that of the server before that of the machine."""
-        if self._is_alone:
-            return [self.team]
-        found = [each for each in super().stores if each.exists]
-        at = next((n for n, each in enumerate(found) if each is self.home_store), len(found))
-        return [*found[:at], self.team, *found[at:]]
+        """The stores of the place, behind that of the server: what it has of a session is all of it."""
+        return [self.team, *(() if self._is_alone else (each for each in super().stores if each.exists))]
 
     def project_names(self) -> ProjectNames:
         """As a place has them, with those that only the server has."""
@@ -140,24 +136,46 @@ def made_of(
     ``path``: for a file that may go afterwards. ``is_alone``: of the parts alone. ``own_name``: of the person here.
     """
     with ReportStore(path) as team:
-        here = {} if is_alone else _turns_here(place, parts)
+        here = {} if is_alone else _sessions_here(place, parts)
         team.begin()
-        only_there = [each for each in parts if not _is_here(each, here)]
-        waiting = {each.uid for each in only_there} - {each.uid for each in only_there if each.figures is not None}
-        team.add(only_there)
+        elsewhere = {identity for each in parts if not _is_here(each, here, identity := session_identity(each.uid))}
+        apart = [each for each in parts if session_identity(each.uid) in elsewhere]
+        waiting = {each.uid for each in apart} - {each.uid for each in apart if each.figures is not None}
+        has_work = any(each.work is not None for each in apart)
+        team.add(
+            [*apart, *_own_parts(place, (here[each] for each in sorted(elsewhere & here.keys())), own_name, has_work)]
+        )
         with ReportPlace(place, team, is_alone=is_alone) as both:
             yield TeamReader(both, parts, own_name, len(waiting))
 
 
-def _turns_here(place: Place, parts: Sequence[SessionPart]) -> dict[str, set[str]]:
-    """The turns that this machine has of these sessions, by the session's identity."""
-    identities, found = sorted({session_identity(each.uid) for each in parts}), dict[str, set[str]]()
+class _Here(NamedTuple):
+    """A session that this machine has: its turns, and where it is."""
+
+    turns: set[str]
+    places: dict[tuple[Store, int], None]
+
+
+def _sessions_here(place: Place, parts: Sequence[SessionPart]) -> dict[str, _Here]:
+    """Those of these sessions that this machine has, by their identity."""
+    identities, found = sorted({session_identity(each.uid) for each in parts}), dict[str, _Here]()
     for store in place.stores:
-        for identity, uid in store.ask_or([], session_rows.turns_by_identity, identities):
-            found.setdefault(identity, set()).update(() if uid is None else (uid,))
+        for identity, session_id, uid in store.ask_or([], session_rows.turns_by_identity, identities):
+            here = found.setdefault(identity, _Here(set(), {}))
+            here.places[store, session_id] = None
+            here.turns.update(() if uid is None else (uid,))
     return found
 
 
-def _is_here(part: SessionPart, here: Mapping[str, set[str]]) -> bool:
-    known = here.get(session_identity(part.uid))
-    return known is not None and turns_in(part) <= known
+def _is_here(part: SessionPart, here: Mapping[str, _Here], identity: str) -> bool:
+    return identity in here and turns_in(part) <= here[identity].turns
+
+
+def _own_parts(place: Place, here: Iterable[_Here], own_name: str, has_work: bool) -> Iterator[SessionPart]:
+    """Yield the parts that this machine has of sessions of which other machines have more."""
+    reader = Reader(place)
+    for store, session_id in (where for each in here for where in each.places):
+        session = store.session(session_id)
+        heading = reader.session(store, session).heading
+        work = work_of(store, session) if has_work else None
+        yield SessionPart(session.uid, own_name, "", session.events, figures_of(store, session, heading), work)
