@@ -321,7 +321,7 @@ resume_command: the command that continues it, as a list of words
 retention: what a summary still names of what it covers
 rewound: true if the agent went back before it
 right: the second branch that is compared
-rights: what a login may: `read`, `search`, `sync`, `admin`
+rights: what a login may: `read`, `search`, `sync`, `admin`, `steer`
 role: who speaks: `user`, `assistant`, `tool`
 row_counts: rows of a file, by kind
 rows: rows, each a list in the order of `columns`
