@@ -17,10 +17,12 @@ from backstory.ask.query import asked
 from backstory.exchange import frames
 from backstory.server import searching
 from backstory.server.database import _SAMPLED, prepared
+from backstory.server.jobs import TRIES_MAX
 from backstory.server.searching import tsquery
 from backstory.server.turn_words import SaidText, SaidTurn, words_of
+from tests.support.clock import Clock
 from tests.support.senders import DESK, LAPTOP, OTHER, UID, Sender, cut, line
-from tests.support.team import empty_database
+from tests.support.team import empty_database, team_of
 
 if TYPE_CHECKING:
     from tests.support.team import Team
@@ -237,6 +239,14 @@ def test_an_answer_says_how_many_sessions_the_index_waits_for(sender: Sender) ->
     assert (found["waiting_sessions"], len(found["hits"])) == (0, 2)
 
 
+def test_a_session_that_was_given_up_is_none_that_the_index_waits_for(sender: Sender) -> None:
+    sender.send(*month(3, "needle"))
+    for tries, waiting in ((TRIES_MAX - 1, 1), (TRIES_MAX, 0)):
+        with sender.team.database.of(sender.tenant) as rows:
+            rows.execute("update job set tries = %s", (tries,))
+        assert search(sender, "needle")["waiting_sessions"] == waiting
+
+
 # months ---------------------------------------------------------------------------------------------------------------
 
 
@@ -254,6 +264,52 @@ def test_a_month_that_two_make_at_once_is_made_once_behind_the_wall_and_without_
             sampled = rows.execute(_SAMPLED.encode(), ("backstory",)).fetchall()
     assert parts == [(name, True, True, True, False) for name in ("turn_text_2026_03", "turn_text_other")]
     assert sampled == []
+
+
+def reading_all(address: str) -> psycopg.Connection[tuple[Any, ...]]:
+    """Somebody who reads all tables, and goes on, as ``pg_dump`` does."""
+    connection = psycopg.connect(address)
+    tables = connection.execute(EACH_PART).fetchall()
+    connection.execute(f"lock table {', '.join(name for (name,) in tables)} in access share mode".encode())
+    return connection
+
+
+EACH_PART = "select relid::text from pg_partition_tree('backstory.turn_text') where level >= 0"
+
+
+def test_a_month_is_made_while_a_copy_is_made(empty: str) -> None:
+    with team_of(empty, Clock()) as team, reading_all(empty):
+        sender = Sender(team, team.founded())
+        send(sender, *month(3, "needle"))
+        assert uids(sender, "needle") == [UID]
+
+
+def test_a_month_that_cannot_be_made_now_takes_no_try_of_a_session(empty: str) -> None:
+    with team_of(empty, Clock()) as team, psycopg.connect(empty) as other:
+        sender = Sender(team, team.founded())
+        sender.send(*month(3, "needle"))
+        other.execute("alter function backstory.make_turn_month set lock_timeout = '1ms'")
+        other.commit()
+        other.execute("lock table backstory.turn_text in share update exclusive mode")
+        for _ in range(TRIES_MAX + 1):
+            assert team.deriving.work() == 1
+            team.clock.ms += 60_000
+        assert search(sender, "needle")["waiting_sessions"] == 1
+        other.rollback()
+        assert team.deriving.work() == 1
+        assert uids(sender, "needle") == [UID]
+
+
+def test_this_month_and_the_next_are_made_before_something_goes_into_them(empty: str) -> None:
+    clock = Clock()
+    clock.ms = 1_797_000_000_000
+    with team_of(empty, clock) as team:
+        for made in (["2026_12", "2027_01"], ["2026_12", "2027_01", "2027_02"]):
+            team.deriving.work()
+            with team.database.of(0) as rows:
+                found = [name for name, *_ in rows.execute(PARTS).fetchall()]
+            assert found == [*(f"turn_text_{each}" for each in made), "turn_text_other"]
+            clock.ms += 31 * 24 * 3_600_000
 
 
 PARTS = """

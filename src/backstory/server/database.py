@@ -266,6 +266,11 @@ def one(cursor: Cursor[Row]) -> Row:
     return row
 
 
+def is_held(refused: DatabaseUnusable) -> bool:
+    """True if somebody held what a statement needs for longer than it waits."""
+    return isinstance(refused.__cause__, refusals.LockNotAvailable)
+
+
 def _said(refused: Exception) -> str:
     """The words of a database, in one line, without an address that may hold a password."""
     primary = refused.diag.message_primary if isinstance(refused, psycopg.Error) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from backstory.derive.naming import folded
 from backstory.errors import DatabaseUnusable
 from backstory.lazy import lazy_regex
 from backstory.server import jobs, one_session
+from backstory.server.database import is_held
 from backstory.server.turn_words import SaidTurn, said_in, sign_of
 from backstory.store.private import make_private_folder
 from backstory.store.tables.logs import API
@@ -64,7 +65,7 @@ class Deriving:
         self, database: TeamDatabase, folder: Path, now: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
         self._database, self._folder, self._now = database, folder, now
-        self._months = set[date]()
+        self._months, self._ahead = set[date](), set[date]()
 
     def begin(self) -> int:
         """Remove what a kill left, and queue what earlier rules derived, or nobody; return how many sessions."""
@@ -85,6 +86,7 @@ class Deriving:
 
     def work(self) -> int:
         """Work off all jobs that are free now, of each organisation in turn; return how many were taken."""
+        self._make_ahead()
         done, is_more = 0, True
         while is_more:
             waiting = self._tenants("select tenants_with_jobs(%s, %s)", (self._now(), jobs.TRIES_MAX))
@@ -117,11 +119,26 @@ class Deriving:
                 if session is not None and derived is not None:
                     _put(rows, session, derived)
                 jobs.end(rows, job)
-        except DatabaseUnusable:
-            raise
+        except DatabaseUnusable as refused:
+            if not is_held(refused):
+                raise
+            with self._database.of(job.place.tenant) as rows:
+                jobs.put_back(rows, job, self._now())
         except Exception as refused:  # One that cannot be derived does not keep others waiting.
             with self._database.of(job.place.tenant) as rows:
                 jobs.fail(rows, job, type(refused).__name__, self._now())
+
+    def _make_ahead(self) -> None:
+        """Have the partitions of this month and the next before something goes into them; tried once."""
+        this = month_of(self._now())
+        ahead = {this, (this + timedelta(days=31)).replace(day=1)}
+        if ahead != self._ahead:
+            self._ahead = ahead
+            try:
+                self._make_months(ahead)
+            except DatabaseUnusable as refused:
+                if not is_held(refused):
+                    raise
 
     def _make_months(self, months: set[date]) -> None:
         """Have the partitions that texts go into, each made in a transaction of its own."""

@@ -75,6 +75,11 @@ def end(rows: Cursor[Any], job: DerivingJob) -> None:
     rows.execute(_DONE, (*job.place, job.revision, job.tries))
 
 
+def put_back(rows: Cursor[Any], job: DerivingJob, now: datetime) -> None:
+    """Have a job taken again later as if this had been no try: somebody else was in its way."""
+    rows.execute(_BACK, (now + TAKEN_FOR, *job.place, job.revision, job.tries))
+
+
 def fail(rows: Cursor[Any], job: DerivingJob, error: str, now: datetime) -> None:
     """Have a job tried again later. ``error``: a name; no words, which may be of the history."""
     rows.execute(_FAILED, (error, now + timedelta(minutes=2**job.tries), *job.place, job.revision, job.tries))
@@ -113,6 +118,10 @@ _DONE = """
 delete from job where tenant = %s and person = %s and session = %s and machine = %s and revision = %s and tries = %s
 """
 """A job that was made anew meanwhile has the same revision, and was not tried."""
+_BACK = """
+update job set tries = tries - 1, free_at = %s
+where tenant = %s and person = %s and session = %s and machine = %s and revision = %s and tries = %s
+"""
 _FAILED = """
 update job set error = %s, free_at = %s
 where tenant = %s and person = %s and session = %s and machine = %s and revision = %s and tries = %s
