@@ -244,10 +244,10 @@ def test_a_session_that_cannot_be_derived_is_tried_some_times_and_keeps_no_other
 ) -> None:
     really = deriving.derive
 
-    def failing(workspace: Any, located: Any, tenant: int) -> Any:
+    def failing(workspace: Any, located: Any, *of: Any) -> Any:
         if located.session.uid == UID:
             raise ValueError("planted words")
-        return really(workspace, located, tenant)
+        return really(workspace, located, *of)
 
     with monkeypatch.context() as patched:
         patched.setattr(deriving, "derive", failing)

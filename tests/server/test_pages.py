@@ -269,8 +269,9 @@ def test_the_list_goes_on_part_by_part(anna: Sender, visitor: TeamVisitor, monke
 
 
 @pytest.mark.parametrize(
-    "asked", ["status=failed", "tool=Bash", "since=sometime", "person=nobody", "after=x", "grep=%00", "path=x"]
-)
+    "asked", ["status=failed", "tool=Bash", "since=sometime", "person=nobody", "after=x", "grep=%00", "path=x",
+              "since=0001-01-01T00:00:00%2B23:59", "until=9999-12-31T23:59:59-23:59"]
+)  # fmt: skip
 def test_what_the_server_cannot_be_asked_is_a_page_that_says_so(asked: str, visitor: TeamVisitor) -> None:
     answer = visitor.get(f"/sessions?{asked}")
     assert (answer.status in (400, 404), "That is not to be had" in answer.text) == (True, True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -153,6 +155,16 @@ def test_the_token_changes_with_what_comes_what_goes_and_what_is_derived(team: T
 def test_a_question_that_is_none_is_refused(query: str, team: Team) -> None:
     status, found = team.ask("GET", f"/v1/sessions?{query}", team.founded().token)
     assert (status, found["error"]["kind"]) == (400, "request_wrong")
+
+
+@pytest.mark.parametrize("person", [2**63, 10**30, -1])
+def test_a_place_behind_a_person_that_cannot_be_is_refused(person: int, team: Team) -> None:
+    who = team.founded()
+    place = base64.urlsafe_b64encode(json.dumps([1.0, UID, person, "m"]).encode()).decode()
+    for path in ("/v1/sessions?", "/v1/search?words=x&"):
+        status, found = team.ask("GET", f"{path}after={place}", who.token)
+        assert (status, found["error"]["kind"]) == (400, "request_wrong"), path
+    assert team.ask("POST", "/v1/session-parts", who.token, {"after": place})[0] == 400
 
 
 # plans ----------------------------------------------------------------------------------------------------------------

@@ -15,11 +15,19 @@ from hypothesis import strategies as st
 
 from backstory.ask.query import asked
 from backstory.exchange import frames
-from backstory.server import searching
+from backstory.server import searching, turn_words
 from backstory.server.database import _SAMPLED, prepared
 from backstory.server.jobs import TRIES_MAX
-from backstory.server.searching import tsquery
-from backstory.server.turn_words import SaidText, SaidTurn, words_of
+from backstory.server.searching import labelled, tsquery
+from backstory.server.turn_words import (
+    SaidText,
+    SaidTurn,
+    agent_label,
+    label,
+    repository_label,
+    sign_of,
+    words_of,
+)
 from tests.support.clock import Clock
 from tests.support.senders import DESK, LAPTOP, OTHER, UID, Sender, cut, line
 from tests.support.team import empty_database, team_of
@@ -205,6 +213,106 @@ def test_a_token_of_some_repositories_finds_and_counts_these_alone(sender: Sende
     with sender.team.database.of(sender.tenant) as rows:
         rows.execute("update token set repositories = %s where tenant = %s", (["github.com/me/none"], sender.tenant))
     assert everything(sender) == nothing
+
+
+APP, SECRET = "github.com/me/app", "github.com/me/secret"
+
+
+def limit_to(sender: Sender, *repositories: str) -> None:
+    """From here on the token is good for these alone."""
+    with sender.team.database.of(sender.tenant) as rows:
+        rows.execute("update token set repositories = %s where tenant = %s", (list(repositories), sender.tenant))
+
+
+def test_a_helper_is_found_by_its_own_repository_whoever_it_works_for(sender: Sender) -> None:
+    helper = {"relation": "subagent", "parent": UID[10:]}
+    send(sender, *month(3, "open"), *month(4, "needle", OTHER, repository=SECRET, **helper))
+    send(sender, *month(5, "needle", THIRD, **helper | {"parent": OTHER[10:]}))
+    assert uids(sender, "needle") == [THIRD, OTHER], "Also the helper of a helper."
+    assert uids(sender, "needle", title=UID) == [THIRD, OTHER], "By the title of what is listed."
+    assert uids(sender, "needle", title=THIRD) == []
+    limit_to(sender, APP)
+    assert uids(sender, "needle") == uids(sender, "needle", title=THIRD) == [THIRD]
+    assert (uids(sender, "needle", title=UID), uids(sender, "needle", title=OTHER)) == ([], [])
+    limit_to(sender, SECRET)
+    assert uids(sender, "needle") == uids(sender, "needle", title=OTHER) == [OTHER]
+
+
+def test_a_parent_of_another_repository_is_not_named(sender: Sender) -> None:
+    send(sender, *month(3, "open", repository=SECRET))
+    send(sender, *month(4, "needle", OTHER, relation="subagent", parent=UID[10:]))
+
+    def parents() -> list[str | None]:
+        _, head = sender.team.ask("GET", f"/v1/sessions/{OTHER}", sender.token)
+        (hit,) = search(sender, "needle")["hits"]
+        return [head["session"]["parent_uid"], hit["parent_uid"]]
+
+    assert parents() == [UID, UID]
+    limit_to(sender, APP)
+    assert parents() == [None, None]
+
+
+def test_where_a_fork_comes_from_is_not_named_if_it_is_of_another_repository(sender: Sender) -> None:
+    send(sender, *month(3, "needle", repository=SECRET))
+    shared = month(3, "needle", OTHER, relation="fork")
+    send(sender, *shared)
+    turn = "update turn set uid = 'T' where tenant = %s"
+    with sender.team.database.of(sender.tenant) as rows:
+        rows.execute(turn, (sender.tenant,))
+    (of_fork,) = search(sender, "needle", session=OTHER)["hits"]
+    limit_to(sender, APP)
+    (limited,) = search(sender, "needle", session=OTHER)["hits"]
+    assert (of_fork["parent_uid"], limited["parent_uid"]) == (UID, None)
+
+
+def test_what_is_of_others_is_not_walked_but_passed_over_in_the_index(sender: Sender) -> None:
+    send(sender, *month(3, "needle"), *month(4, "needle", OTHER, repository="github.com/ME/Secret/"))
+
+    def walked(of: str) -> list[str]:
+        wanted = tsquery(asked("needle", with_forms=False), sign_of(sender.tenant)) + of
+        with sender.team.database.of(sender.tenant) as rows:
+            found = "select session from turn_text where tenant = %s and words @@ %s::tsquery order by at"
+            return [uid for (uid,) in rows.execute(found, (sender.tenant, wanted)).fetchall()]
+
+    def of(among: list[str] | None = None, agent: str | None = None, repository: str | None = None) -> list[str]:
+        return walked(labelled(sign_of(sender.tenant), among, agent, repository))
+
+    both = [UID, OTHER]
+    assert [of(), of([APP]), of([APP, "github.com/ME/Secret/"]), of([SECRET])] == [both, [UID], both, []]
+    assert [of(agent="claude"), of(agent="codex")] == [both, []]
+    assert [of(repository=each) for each in ("app", "me/app", APP, "e/app", "secret/", "needle")] == [
+        [UID], [UID], [UID], [], [OTHER], []
+    ]  # fmt: skip
+    assert of(repository="/".join("a" * 40)) == both, "This is looked at afterwards."
+
+
+def test_a_label_is_no_word_that_can_be_searched(sender: Sender) -> None:
+    send(sender, *month(3, "needle"))
+    for each in (repository_label(APP), agent_label("claude"), label("place", "app")):
+        assert uids(sender, each) == uids(sender, f"{each[:5]}*") == []
+
+
+def test_a_token_of_no_repository_finds_nothing(sender: Sender) -> None:
+    send(sender, *month(3, "needle"))
+    limit_to(sender)
+    assert uids(sender, "needle") == []
+
+
+def test_a_phrase_is_not_found_across_two_texts(sender: Sender) -> None:
+    texts: Texts = [("UserMessage", {"content": "first needle"}), ("AssistantText", {"text": "thread last"})]
+    send(sender, *session([("2026-03-05T10:00:00Z", texts)]))
+    assert (uids(sender, '"needle thread"'), uids(sender, '"first needle"')) == ([], [UID])
+    assert uids(sender, "needle thread") == [UID]
+
+
+def test_a_hit_beyond_what_is_kept_shows_the_beginning_of_its_turn(
+    sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn_words, "SAID_CHARS_MAX", 10)
+    texts: Texts = [("UserMessage", {"content": "first words of it"}), ("AssistantText", {"text": "needle"})]
+    send(sender, *session([("2026-03-05T10:00:00Z", texts)]))
+    (hit,) = search(sender, "needle", scope="answer")["hits"]
+    assert (hit["uid"], hit["snippet"], hit["marks"]) == (UID, "first word", [])
 
 
 def test_a_token_without_the_right_to_search_is_refused(sender: Sender) -> None:

@@ -19,7 +19,7 @@ from backstory.errors import DatabaseUnusable
 from backstory.lazy import lazy_regex
 from backstory.server import jobs, one_session
 from backstory.server.database import is_held
-from backstory.server.turn_words import SaidTurn, said_in, sign_of
+from backstory.server.turn_words import SaidTurn, labels_of, said_in, sign_of
 from backstory.store.private import make_private_folder
 from backstory.store.tables.logs import API
 from backstory.workspace.history import sessions
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from psycopg import Cursor
 
     from backstory.server.database import TeamDatabase
-    from backstory.server.jobs import DerivingJob
+    from backstory.server.jobs import DerivingJob, ShelfPlace
     from backstory.server.one_session import PackedFrames, WholeSession
     from backstory.server.people import Caller
     from backstory.workspace.history.transcript import ListedTurn
@@ -113,7 +113,8 @@ class Deriving:
             with self._database.of(job.place.tenant) as rows:
                 session = one_session.whole_session(rows, job.place)
                 parts = one_session.frames_of(rows, session) if session is not None else None
-            derived = self._derived(job.place.tenant, job.place.uid, parts) if parts else None
+                of = rows.execute(_REPOSITORY, job.place).fetchone()
+            derived = self._derived(job.place, of[0], parts) if of and parts else None
             self._make_months({each["month"] for each in derived.texts} if derived is not None else set())
             with self._database.of(job.place.tenant) as rows:
                 if session is not None and derived is not None:
@@ -147,13 +148,13 @@ class Deriving:
                 rows.execute("select make_turn_month(%s)", (month,))
             self._months.add(month)
 
-    def _derived(self, tenant: int, uid: str, parts: PackedFrames) -> Derived:
+    def _derived(self, place: ShelfPlace, repository: str, parts: PackedFrames) -> Derived:
         make_private_folder(self._folder)
         with tempfile.TemporaryDirectory(dir=self._folder) as folder:
             path = Path(folder) / "session.db"
             one_session.build(parts, path, self._ms)
-            with one_session.opened(path, uid, self._ms) as (workspace, located):
-                return derive(workspace, located, tenant)
+            with one_session.opened(path, place.uid, self._ms) as (workspace, located):
+                return derive(workspace, located, place.tenant, repository)
 
     def _ms(self) -> int:
         return int(self._now().timestamp() * 1_000)
@@ -162,8 +163,8 @@ class Deriving:
 # derived --------------------------------------------------------------------------------------------------------------
 
 
-def derive(workspace: Workspace, located: LocatedSession, tenant: int) -> Derived:
-    """Return what is derived of a session of an organisation, as rows."""
+def derive(workspace: Workspace, located: LocatedSession, tenant: int, repository: str) -> Derived:
+    """Return what is derived of a session of an organisation, as rows. ``repository``: by which tokens see it."""
     reader, session = workspace.reader, located.session
     # The log that is made of the frames is nobody's.
     agents = tuple(each for each in session.agents if each != API) or session.agents
@@ -183,9 +184,10 @@ def derive(workspace: Workspace, located: LocatedSession, tenant: int) -> Derive
     turns = [(each, said.get(each.number, SaidTurn())) for each in reader.turns(located)]
     facts = [_turn_row(each, its, is_run=owner is not None) for each, its in turns]
     at, now = moment(session.last_active) or datetime.fromisoformat(session.created), moment(workspace.now()) or NO_TIME
+    labels = labels_of(repository, _or_none(session.project), agents)
     # What was removed is found nowhere.
     texts = [
-        _text_row(each, its, at, now) | {"words": its.words(sign_of(tenant))}
+        _text_row(each, its, at, now) | {"words": its.words(sign_of(tenant), labels)}
         for each, its in turns
         if its.said and each.removed is None
     ]
@@ -255,6 +257,9 @@ def _insert(rows: Cursor[Any], table: str, found: list[dict[str, Any]]) -> None:
         rows.executemany(f"insert into {table} ({', '.join(names)}) values ({values})".encode(), found)
 
 
+_REPOSITORY = """
+select repository from session where tenant = %s and person = %s and uid = %s and machine = %s
+"""
 _DERIVED = """
 insert into derived as d values (%s, 1) on conflict (tenant) do update set times = d.times + 1
 """

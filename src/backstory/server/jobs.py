@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from psycopg import Cursor
 
-VERSION = 5
+VERSION = 6
 """The rules by which is derived. Raised when they change: a newer server derives all anew."""
 TAKEN_FOR = timedelta(seconds=60)
 """A job that was taken longer ago is free again: whoever took it is gone."""

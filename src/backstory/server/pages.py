@@ -374,7 +374,10 @@ class TeamSource:
         return self._at.astimezone().replace(tzinfo=None)
 
     def _time(self, ms: int) -> datetime:
-        return datetime.fromtimestamp(ms / 1_000, self._at.tzinfo)
+        try:
+            return datetime.fromtimestamp(ms / 1_000, self._at.tzinfo)
+        except (ValueError, OverflowError) as refused:
+            raise PageRefused(400, "A time is of the years 1 to 9999.") from refused
 
     def _asked(self, typed: Mapping[str, str], known: Collection[str] = KNOWN) -> dict[str, Any]:
         """The conditions that were typed. Raises PageRefused for one that the server does not know."""

@@ -73,7 +73,7 @@ class TeamPlace(Struct, frozen=True, array_like=True):
 
     active: float | None
     uid: str
-    person: int
+    person: Annotated[int, Meta(ge=0, le=2**63 - 1)]
     machine: str
 
     def __str__(self) -> str:
@@ -188,7 +188,7 @@ def listed_sessions(rows: Cursor[Any], caller: Caller, keys: Sequence[SessionKey
 
 
 def sessions_of(rows: Cursor[Any], caller: Caller, keys: Sequence[SessionKey]) -> dict[SessionKey, dict[str, Any]]:
-    """Return sessions as lists have them, by person, uid and machine, but for those that are gone.
+    """Return sessions as lists have them, by person, uid and machine, but for those that are gone or not to be seen.
 
     One that is not derived yet has what its first line said.
     """
@@ -200,7 +200,7 @@ def sessions_of(rows: Cursor[Any], caller: Caller, keys: Sequence[SessionKey]) -
             "from_elsewhere": False, "person": name, "machine": machine,
         }
         for person, uid, machine, name, listed, parent, events, title, agent, repository, branch, created, active
-        in rows.execute(_DETAILS, (*columns, caller.tenant)).fetchall()
+        in rows.execute(_DETAILS, dict(zip(_ASKED, (*columns, caller.tenant, caller.among), strict=True))).fetchall()
     }  # fmt: skip
     not_alone = "select uid from uids_not_alone(%s, %s, %s)"
     for (uid,) in rows.execute(not_alone, (caller.tenant, columns[1], UID_SHOWN)).fetchall():
@@ -291,19 +291,27 @@ def _is_written(turn: str) -> str:
     return f"coalesce((length({turn}.native_id) = 36 and substr({turn}.native_id, 15, 1) = '5')::int, 0)"
 
 
+def _is_seen(session: str) -> str:
+    return f"(%(among)s::text[] is null or {session}.repository = any(%(among)s))"
+
+
 _WRITTEN_MORE = f"sum({_is_written('t')} - {_is_written('c')})"
+_ASKED = ("people", "uids", "machines", "tenant", "among")
 _DETAILS = f"""
 select s.person, s.uid, s.machine, p.name, d.listed, coalesce(parent.uid, origin.uid), s.events, s.title, s.agent,
   s.repository, s.branch, s.created, s.last_active
-from unnest(%s::bigint[], %s::text[], %s::text[]) asked(person, uid, machine)
-join session s on s.tenant = %s and s.person = asked.person and s.uid = asked.uid and s.machine = asked.machine
+from unnest(%(people)s::bigint[], %(uids)s::text[], %(machines)s::text[]) asked(person, uid, machine)
+join session s on s.tenant = %(tenant)s and s.person = asked.person and s.uid = asked.uid and s.machine = asked.machine
+  and {_is_seen("s")}
 join person p on p.tenant = s.tenant and p.id = s.person
 left join derivation d on d.tenant = s.tenant and d.person = s.person and d.session = s.uid and d.machine = s.machine
 left join lateral (select o.uid from session o where o.tenant = s.tenant and o.person = s.person
-  and substr(o.uid, 11) = d.parent order by o.machine <> s.machine, o.uid limit 1) parent on true
+  and substr(o.uid, 11) = d.parent and {_is_seen("o")} order by o.machine <> s.machine, o.uid limit 1) parent on true
 left join lateral (select c.session as uid from turn t
   join turn c on c.tenant = t.tenant and c.uid = t.uid and c.person = t.person and c.session <> t.session
   join derivation o on o.tenant = c.tenant and o.person = c.person and o.session = c.session and o.machine = c.machine
+  join session b on b.tenant = c.tenant and b.person = c.person and b.uid = c.session and b.machine = c.machine
+    and {_is_seen("b")}
   where d.relation in ('fork', 'continuation') and d.parent is null and t.tenant = s.tenant and t.person = s.person
     and t.session = s.uid and t.machine = s.machine and coalesce(o.relation, '') not in ('subagent', 'retold')
   group by c.session, c.machine

@@ -19,10 +19,20 @@ from backstory.search.snippet import places_of, snippet
 from backstory.server.deriving import month_of
 from backstory.server.reading import NOWHERE, TeamFilter, TeamPlace, TeamReading, sessions_of
 from backstory.server.refusals import Refused
-from backstory.server.turn_words import INPUT_CHARS, WEIGHTS, WORD_BYTES_MAX, SaidText, sign_of, words_of
+from backstory.server.turn_words import (
+    INPUT_CHARS,
+    WEIGHTS,
+    WORD_BYTES_MAX,
+    SaidText,
+    agent_label,
+    place_label,
+    repository_label,
+    sign_of,
+    words_of,
+)  # fmt: skip
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from psycopg import Cursor
 
@@ -91,10 +101,12 @@ class TeamSearching:
         place = None if wanted.after is None else TeamPlace.read(wanted.after)
         with self._database.of(caller.tenant) as rows:
             asked = self._reading.conditions(rows, caller, wanted)
+            _, among, _, agent, repository, *_ = asked
+            of = labelled(sign, among, agent, repository)
             behind = NOWHERE if place is None else place.behind
             most = (limit + 1, 1) if wanted.all_hits else (1, limit + 1)
-            values = (*asked[:2], *query, uid, *asked[2:], *behind, *most)
-            hits = _within(rows, _FOUND, values) if query[0] else []
+            values = (*asked[:2], f"{query[0]}{of}", query[1], uid, *asked[2:], *behind, *most)
+            hits = _within(rows, _FOUND, values) if query[0] and among != [] else []
             ((waiting,),) = rows.execute("select sessions_waiting(%s, %s)", (caller.tenant, caller.among)).fetchall()
             has_more, hits = len(hits) > limit, hits[:limit]
             shown = self._shown(rows, caller, hits, wanted.words, scopes)
@@ -152,6 +164,16 @@ def tsquery(found: list[Term], sign: str, scopes: tuple[str, ...] = (), *, in_an
     return " & ".join(f"({' | '.join(_phrase(each, sign, weights) for each in way)})" for way in ways)
 
 
+def labelled(sign: str, among: list[str] | None, agent: str | None, repository: str | None) -> str:
+    """The labels that a query has besides its words, so that nothing else is walked. ``among``: any of these."""
+    wanted = [
+        [] if among is None else [repository_label(each) for each in among],
+        [] if agent is None else [agent_label(agent)],
+        [] if repository is None or (found := place_label(repository)) is None else [found],
+    ]
+    return "".join(f" & ({' | '.join(f'{chr(39)}{sign}{each}{chr(39)}' for each in ways)})" for ways in wanted if ways)
+
+
 def _phrase(literal: str, sign: str, weights: str) -> str:
     """A phrase of FTS5 as one of PostgreSQL: the words of the index, one behind the other."""
     words = list(words_of(literal.removesuffix("*")[1:-1].replace('""', '"')))
@@ -203,8 +225,8 @@ select said from turn_text where tenant = %s and person = %s and session = %s an
 # what is shown --------------------------------------------------------------------------------------------------------
 
 
-def best_text(texts: Iterable[SaidText], words: str, scopes: tuple[str, ...] = ()) -> SaidText:
-    """Return that text of a turn in which most of the words come together."""
+def best_text(texts: Sequence[SaidText], words: str, scopes: tuple[str, ...] = ()) -> SaidText:
+    """Return that text of a turn in which most of the words come together; its first, if what has them is not kept."""
     room, looked_at, at, begins = LOOKED_AT_CHARS, list[SaidText](), 0, list[int]()
     for each in texts:
         if room > 0 and (not scopes or each.scope in scopes):
@@ -213,7 +235,7 @@ def best_text(texts: Iterable[SaidText], words: str, scopes: tuple[str, ...] = (
             room, at = room - len(each.text), at + len(each.text) + 1
     _, best = places_of("\n".join(each.text for each in looked_at)[:LOOKED_AT_CHARS], words)
     found = [each for each, begin in zip(looked_at, begins, strict=True) if begin <= best]
-    return found[-1]
+    return found[-1] if found else texts[0]
 
 
 def _hit(each: TeamHit, listed: dict[str, Any], text: SaidText, words: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import unicodedata
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -29,6 +30,10 @@ PLACE_MAX, PLACES_MAX = 16_383, 255
 """The last place in a text, and the most places of one word, that PostgreSQL notes."""
 WEIGHTS = {Scope.PROMPT.value: "A", Scope.ANSWER.value: "B", Scope.COMMAND.value: "C", Scope.TOOL_INPUT.value: "D"}
 """The scopes that are searched, and the letter by which PostgreSQL knows the words of each."""
+LABEL_SIGN = "\ue001"
+"""No word of a text has it."""
+SLASHES_MAX, AGENTS_MAX = 32, 100
+"""The names of a repository have fewer slashes, or are no labels; a session is labelled by so many of its agents."""
 _WORD = lazy_regex(rf"{PART_SIGN}?[^\W_]+")
 
 
@@ -66,9 +71,9 @@ class SaidTurn(Struct):
                 room -= len(each.text)
         return found
 
-    def words(self, sign: str) -> str:
-        """The words of it, as PostgreSQL reads a tsvector. ``sign``: of the organisation."""
-        return vector(((each.text, WEIGHTS[each.scope], each.scope) for each in self.said), sign)
+    def words(self, sign: str, labels: Iterable[str] = ()) -> str:
+        """The words and labels of it, as PostgreSQL reads a tsvector. ``sign``: of the organisation."""
+        return vector(((each.text, WEIGHTS[each.scope], each.scope) for each in self.said), sign, labels)
 
 
 def said_in(events: Iterable[tuple[int | None, int, int, Event]]) -> dict[int, SaidTurn]:
@@ -104,11 +109,45 @@ def sign_of(tenant: int) -> str:
     return base64.b32encode(tenant.to_bytes(8)).decode()[6:12]
 
 
-def vector(parts: Iterable[tuple[str, str, str]], sign: str) -> str:
-    """Return texts, each with its weight and its scope, as a tsvector is written."""
+def label(kind: str, value: str) -> str:
+    """Return what stands among the words of a turn for something that its session is of."""
+    return f"{LABEL_SIGN}{base64.b32encode(sha256(f'{kind} {value}'.encode()).digest()[:15]).decode()}"
+
+
+def repository_label(repository: str) -> str:
+    """Return the label of exactly this repository, by which a token is good for it."""
+    return label("repository", repository)
+
+
+def agent_label(agent: str) -> str:
+    """Return the label of an agent."""
+    return label("agent", agent)
+
+
+def place_label(name: str) -> str | None:
+    """Return the label of what a person calls a repository or a project; None where a name has none."""
+    return label("place", name.lower()) if name.count("/") < SLASHES_MAX else None
+
+
+def labels_of(repository: str, project: str | None, agents: Iterable[str]) -> list[str]:
+    """Return the labels of a session: of its repository and its project, also by their ends, and of its agents."""
+    named = {repository, *([] if project is None else [project])}
+    ends = {each.split("/", n)[n] for each in named for n in range(each.count("/") + 1)}
+    places = {found for each in ends if (found := place_label(each)) is not None}
+    of_agents = {agent_label(each) for each in list(agents)[:AGENTS_MAX]}
+    return [repository_label(repository), *sorted(places | of_agents)]
+
+
+def vector(parts: Iterable[tuple[str, str, str]], sign: str, labels: Iterable[str] = ()) -> str:
+    """Return texts, each with its weight and its scope, as a tsvector is written.
+
+    Between two texts a place is empty, so that no phrase begins in one and ends in the next.
+    """
     places: dict[str, list[str]] = {}
-    size = place = 0
+    marked = [f"'{sign}{each}'" for each in labels]
+    size, place = sum(len(each.encode()) + 4 for each in marked), 0
     for text, weight, scope in parts:
+        place += 1
         for word in words_of(text, scope):
             place += 1
             known = places.get(word)
@@ -121,7 +160,7 @@ def vector(parts: Iterable[tuple[str, str, str]], sign: str) -> str:
             if (len(known) < PLACES_MAX and place <= PLACE_MAX) or not known:
                 known.append(f"{min(place, PLACE_MAX)}{weight}")
                 size += 2
-    return " ".join(f"'{sign}{word}':{','.join(known)}" for word, known in places.items())
+    return " ".join((*marked, *(f"'{sign}{word}':{','.join(known)}" for word, known in places.items())))
 
 
 def words_of(text: str, scope: str | None = None) -> Iterator[str]:
