@@ -148,3 +148,29 @@ def test_a_run_that_cannot_be_read_is_named_once_and_ends_nothing(
         with monkeypatch.context() as patched:
             patched.setattr("backstory.runs.live.LiveRun.new", broken)
             assert ([machine.tells(10) for _ in range(3)], len(machine.said)) == ([[], [], []], 1)
+
+
+def test_an_answer_being_written_takes_a_secret_back_before_any_event_comes(machine: TellingMachine) -> None:
+    with Going(machine.bench, {"say": f"Try {PASSWORD} there."}):
+        machine.tells()
+        (masks,) = (each.masks for each in machine.teller._told.values())
+        masks.writing(f"password={PASSWORD}\n\nmore")
+        (part,) = machine.tells()
+        assert (part["events"], PASSWORD in str(machine.there())) == ([], False)
+
+
+def test_a_secret_that_another_session_of_the_repository_tells_meanwhile_is_masked(machine: TellingMachine) -> None:
+    with Going(machine.bench, {"say": f"Try {PASSWORD} there."}, then=({"say": f"Again {PASSWORD}."}, GOOD)) as going:
+        machine.tells()
+        assert PASSWORD in str(machine.there())
+        other = machine.bench.start(
+            "run", "--new", "-a", "claude", "And you?", script=[{"say": f"password={PASSWORD}"}, GOOD]
+        )
+        assert other.wait() == 0
+        machine.tells(10)
+        assert PASSWORD not in str(machine.there())
+        going.go.touch()
+        assert going.process.wait() == 0
+        machine.tells(10)
+    there = machine.there()
+    assert (PASSWORD in str(there), any(each.startswith("Again [") for each in there)) == (False, True)

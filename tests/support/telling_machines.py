@@ -60,10 +60,10 @@ class TellingMachine:
             lambda _: TellingRules(self.may, self.takes), self.said.append, lambda: NOW, lambda: self.now,
         )  # fmt: skip
 
-    def _masks(self, place: Workspace, uid: str) -> LiveMasks | None:
+    def _masks(self, place: Workspace, uid: str, before: LiveMasks | None) -> LiveMasks | None:
         return live_masks(
             uid, place.stores, opted_in(self.opted, MACHINE.home), SyncNotes.read(self.bench.root / "notes"), MACHINE,
-            lambda: Redactor(people=False, key=lambda: KEY), NOW,
+            lambda: Redactor(people=False, key=lambda: KEY), NOW, before,
         )  # fmt: skip
 
     def tells(self, seconds: float = 1.0) -> list[dict[str, Any]]:

@@ -89,12 +89,13 @@ def remote(app: App, own: Account, *, is_patient: bool = True) -> Remote:
 def teller(app: App, own: Account, server: Remote) -> RunTeller:
     """Return what tells a server of runs that go on."""
 
-    def masks_of(place: Workspace, uid: str) -> LiveMasks | None:
+    def masks_of(place: Workspace, uid: str, before: LiveMasks | None) -> LiveMasks | None:
         known = {each.path for each in stores(app)}
         found = [*stores(app), *(each for each in place.stores if each.exists and each.path not in known)]
         return live_masks(
             uid, found, opted(app), SyncNotes.read(accounts.notes_of(app.home, own)),
             machine_of(found, str(app.user_home)), partial(app.workspace.redactor, people=False), now_ms(),
+            before,
         )  # fmt: skip
 
     def rules(masks: LiveMasks) -> TellingRules:

@@ -144,8 +144,8 @@ class LiveRuns:
         found = rows.execute(_HAS, place).fetchone()
         assert found is not None
         first, last, size = found
-        if texts and number > last + 1:
-            # What is between is not known here any more.
+        if number > last + 1:
+            # What is between is not known here any more, or is to be forgotten with what is before.
             rows.execute(_GONE_BEFORE, (*place, number))
             first, last, size = number, number - 1, 0
         new = texts[max(last + 1 - number, 0) :]

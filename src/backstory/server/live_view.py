@@ -264,12 +264,12 @@ class _Following:
             before, is_first = self._shown.get(row.run, 0), row.run not in self._shown
             number = self._numbers.setdefault(row.run, len(self._numbers) + 1)
             found = [(n, event_from_json(data)) for n, data in seen.events.get(row.run, ())]
-            if found and found[0][0] > before + 1:
+            if row.first > before + 1:
                 if before:
                     # What was shown is to be forgotten: it may have told a secret.
                     raise Settled
                 yield Grown(remark=DROPPED)
-            self._shown[row.run] = found[-1][0] if found else before
+            self._shown[row.run] = found[-1][0] if found else max(before, row.last)
             events = [event for _, event in found]
             self._errors.setdefault(row.run, []).extend(compact_event(e) for e in events if isinstance(e, Error))
             turns = (self._begun(row, number, events),) if is_first else ()

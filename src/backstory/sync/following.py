@@ -26,6 +26,9 @@ FLUSH_BYTES = 64 * 1024
 AWAY_S_MAX = 60.0
 """The longest time between two tries while it does not."""
 
+SIDES = "", "-wal"
+"""The endings of the files that change with what a store has."""
+
 
 class SteadySync:
     """Sends what is new. ``files``: of the stores; ``send`` does one sync, or gives None where it cannot yet.
@@ -49,7 +52,7 @@ class SteadySync:
 
     def tick(self) -> Sent | None:
         """Send if it is time to; None if it is not. Raises ServerRefused, LoginRefused."""
-        now, seen = self._clock(), [_state(each) for each in self._files()]
+        now, seen = self._clock(), [file_state(each) for each in self._files()]
         if seen != self._seen:
             self._since = min(self._since, -math.inf if self._seen is None else now)
             self._seen = seen
@@ -81,7 +84,7 @@ class SteadySync:
         self._retry_at = self._clock() + max(self._wait * random.uniform(0.5, 1.0), asked)
 
 
-def _state(path: Path) -> tuple[int, int]:
+def file_state(path: Path) -> tuple[int, int]:
     """A value that changes when a file does; of one that is not there, or has nothing, it is the same."""
     try:
         found = path.stat()

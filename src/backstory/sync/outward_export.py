@@ -122,15 +122,14 @@ class OutwardExport:
                 for _ in of_session:
                     pass
 
-    def event(self, event: Event) -> tuple[Any, KnownSecrets | None]:
-        """Return an event that no store has yet as it may leave, as JSON has it.
-
-        And the secrets that it is the first to tell, which are known from then on.
-        """
-        known = self._redactor.known
+    def event(self, event: Event) -> Any:
+        """Return an event that no store has yet as it may leave, as JSON has it; its secrets are known from then on."""
         self._redactor.learn(event)
-        masked = self._value(msgspec.json.decode(event_to_json(self._redactor.value(event))))
-        return masked, self._redactor.known_since(known)
+        return self._value(msgspec.json.decode(event_to_json(self._redactor.value(event))))
+
+    def learned(self, known: int) -> tuple[KnownSecrets | None, int]:
+        """Return the forms of secrets learned since so many were known, None for none, and how many are known now."""
+        return self._redactor.known_since(known), self._redactor.known
 
     def text(self, text: str) -> str:
         """Return a text as it may leave."""

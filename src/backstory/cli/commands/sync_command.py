@@ -32,7 +32,7 @@ from backstory.errors import ImportRunning, NotLoggedIn
 from backstory.sync import account as accounts
 from backstory.sync import removed, uploading
 from backstory.sync.dry_run import dry_run as counted
-from backstory.sync.following import SteadySync
+from backstory.sync.following import SIDES, SteadySync
 from backstory.sync.leaving import removed_uids
 from backstory.sync.notes import SyncNotes
 from backstory.sync.outward import machine_of
@@ -217,7 +217,7 @@ def _follow(app: App, *, as_json: bool) -> None:
 
 def _files(app: App) -> list[Path]:
     """The files that change with what the stores have."""
-    return [Path(f"{each.path}{side}") for each in app.stores for side in ("", "-wal")]
+    return [Path(f"{each.path}{side}") for each in app.stores for side in SIDES]
 
 
 def _tell_sent(address: str, done: Sent, *, as_json: bool) -> None:

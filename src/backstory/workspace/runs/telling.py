@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 EVERY_S = 1.0
 """The time between two words about a run, at least, …"""
+LEARN_EVERY_S = 5.0
+"""The time between two looks at what other sessions of a repository tell of its secrets."""
 HEARTBEAT_S, TAKING_S = 5.0, 2.0
 """… and at most, also where it takes messages, which come with the answers: a server takes who says less for silent."""
 POSTED_BYTES, WAITING_BYTES_MAX = 192 * 1024, 256 * 1024
@@ -83,6 +85,9 @@ class _Told:
         self.spool, self.run, self.live, self.masks = spool, run, live, masks
         self._waiting, self._bytes, self._last = deque[tuple[int, bytes]](), 0, 0
         self._before, self._told_at = dict[str, Any](), 0.0
+        self._is_cut = False
+        """True while the server is to forget what came before ``_last``."""
+        self.learn_at = 0.0
         self.steered: dict[str, HandedMessage] = {}
         """The messages on which the server waits for a word."""
         self.over_at = 0.0
@@ -93,15 +98,18 @@ class _Told:
         for event in [] if self.live.is_over else self.live.new():
             data, is_late = self.masks.event(event)
             if is_late:
-                # A number that is missing has the server forget what came before it.
-                self._waiting.clear()
-                self._bytes, self._last = 0, self._last + 1
+                self._cut()
             self._last += 1
             self._waiting.append((self._last, data))
             self._bytes += len(data)
         while self._bytes > WAITING_BYTES_MAX:
             self._bytes -= len(self._waiting.popleft()[1])
         self.over_at = self.over_at or (now if self.live.is_over else 0.0)
+
+    def _cut(self) -> None:
+        """Have the server forget what came before: a number that is missing."""
+        self._waiting.clear()
+        self._bytes, self._last, self._is_cut = 0, self._last + 1, True
 
     def state(self, now: float) -> str:
         """The word for how it goes on."""
@@ -116,8 +124,11 @@ class _Told:
         said: dict[str, Any] = {
             "state": self.state(now), "writing": self.masks.writing(self.live.writing), "takes": takes
         }  # fmt: skip
+        if self.masks.is_late():
+            # The answer that is being written may tell one, and so may another session.
+            self._cut()
         rest_s = TAKING_S if takes else HEARTBEAT_S
-        is_news = self._waiting or self.steered or said != self._before
+        is_news = self._waiting or self.steered or self._is_cut or said != self._before
         if not is_news and now - self._told_at < rest_s:
             return None
         events, size = list[Raw](), 0
@@ -137,6 +148,7 @@ class _Told:
     def confirm(self, number: int, part: dict[str, Any], now: float) -> None:
         """Note what was told, and let go of the events before a number, which the server has."""
         self._before, self._told_at = {name: part[name] for name in ("state", "writing", "takes")}, now
+        self._is_cut = False
         for each in part["steered"]:
             self.steered.pop(each["id"], None)
         while self._waiting and self._waiting[0][0] < number:
@@ -144,18 +156,19 @@ class _Told:
 
     def is_done(self, now: float) -> bool:
         """Return True if nothing is left to tell."""
-        return self.state(now) != RUNNING and not self._waiting and not self.steered
+        return self.state(now) != RUNNING and not (self._waiting or self.steered or self._is_cut)
 
 
 class RunTeller:
-    """Tells of the runs of a home. ``masks_of`` gives what masks a session of a workspace, None for one that stays.
+    """Tells of the runs of a home. ``masks_of`` gives what masks a session of a workspace, None for one that stays;
+    what does it already learns by that what is new.
 
     ``rules`` are asked each time, so that who changes them is obeyed; ``say`` receives troubles, each once.
     """
 
     def __init__(
         self, home: Path, environ: Mapping[str, str], remote: Remote,
-        masks_of: Callable[[Workspace, str], LiveMasks | None],
+        masks_of: Callable[[Workspace, str, LiveMasks | None], LiveMasks | None],
         rules: Callable[[LiveMasks], TellingRules], say: Callable[[str], None], now: Callable[[], int],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
@@ -179,6 +192,7 @@ class RunTeller:
         self._find()
         for uid, told in list(self._told.items()):
             try:
+                self._learn(told, now)
                 told.look(now)
                 self._tell(uid, told, now)
             except (ServerUnreachable, ServerBusy) as refused:
@@ -208,7 +222,7 @@ class RunTeller:
                 continue
             try:
                 with _workspace_of(run, self._environ, self._now) as place:
-                    masks = self._masks_of(place, run.session_uid)
+                    masks = self._masks_of(place, run.session_uid, None)
             except (BackstoryError, OSError) as refused:
                 self._not_told(spool, refused)
                 masks = None
@@ -217,6 +231,14 @@ class RunTeller:
                 self._passed_over.add(uid)
             else:
                 self._told[uid] = _Told(spool, run, live, masks)
+
+    def _learn(self, told: _Told, now: float) -> None:
+        """Have its masks know what other sessions of the repository tell meanwhile."""
+        if now < told.learn_at or not told.masks.may_learn:
+            return
+        told.learn_at = now + LEARN_EVERY_S
+        with _workspace_of(told.run, self._environ, self._now) as place:
+            self._masks_of(place, told.run.session_uid, told.masks)
 
     def _tell(self, uid: str, told: _Told, now: float) -> None:
         rules = self._rules(told.masks)
