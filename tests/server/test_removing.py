@@ -8,7 +8,7 @@ import pytest
 
 from backstory.errors import LoginRefused
 from backstory.sync import removed, uploading
-from backstory.sync.notes import SyncNotes
+from backstory.sync.notes import SyncNote, SyncNotes
 from tests.support.pulled import LATER
 from tests.support.senders import OTHER, UID, Sender, cut
 
@@ -150,6 +150,40 @@ def test_one_that_the_server_does_not_erase_stops_no_other(
     assert (done.erased, [each.session for each in done.failed], len(done.sent)) == ([other], [uid], 1)
     monkeypatch.undo()
     assert laptop.sync().erased == [uid]
+
+
+def restored(machine: TeamMachine, taken_out: str) -> None:
+    """Have a machine find its server as it was before the machine took a session out of it."""
+    SyncNotes.read(machine.notes).add(SyncNote(uid=taken_out, sent=removed.forgotten()), SyncNote(state="earlier"))
+
+
+def test_what_another_machine_sent_is_taken_out_again_of_a_server_that_was_restored(
+    pair: tuple[TeamMachine, TeamMachine],
+) -> None:
+    laptop, desk = pair
+    uid, other = laptop.store.uids()
+    desk.sync()
+    restored(desk, uid)
+    desk.sync()
+    assert [*laptop.sent_lines()] == [other]
+    assert removed.erasing(SyncNotes.read(desk.notes), [uid]) == []
+
+
+def test_a_login_that_may_not_erase_sends_to_a_server_that_was_restored(
+    pair: tuple[TeamMachine, TeamMachine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    laptop, _ = pair
+    laptop.works("cccccccc", "first")
+    ask = laptop.remote.ask
+
+    def refuses(method: str, path: str, *args: Any, **words: Any) -> Any:
+        if method == "DELETE":
+            raise LoginRefused("http://x", 403, "not_allowed", "not for this token")
+        return ask(method, path, *args, **words)
+
+    monkeypatch.setattr(laptop.remote, "ask", refuses)
+    restored(laptop, laptop.store.uids()[0])
+    assert len(laptop.sync().sent) == 1
 
 
 def test_what_was_never_sent_is_asked_about_once(pair: tuple[TeamMachine, TeamMachine]) -> None:

@@ -59,8 +59,17 @@ def erase_again(remote: Remote, notes: SyncNotes) -> None:
 
     Raises ServerRefused, ServerUnreachable.
     """
-    for uid in _there(remote, [uid for uid, sent in notes.sent.items() if sent.history == FORGOTTEN]):
-        _erase(remote, uid, is_copy=notes.sent[uid].sidecars == COPY)
+    is_copy = {uid: sent.sidecars == COPY for uid, sent in notes.sent.items() if sent.history == FORGOTTEN}
+    copies = set(_there(remote, [uid for uid, is_one in is_copy.items() if is_one]))
+    for uid, is_one in is_copy.items():
+        # An original may be there from any of a person's machines, so nobody is asked.
+        if not is_one or uid in copies:
+            try:
+                _erase(remote, uid, is_copy=is_one)
+            except LoginRefused as refused:
+                # A login that erases nothing is no reason to send nothing.
+                if refused.status != 403:
+                    raise
 
 
 def erasing(notes: SyncNotes, removed: Iterable[str]) -> list[str]:
