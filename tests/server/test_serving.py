@@ -58,6 +58,17 @@ def test_a_team_comes_together_by_commands_and_outlives_a_server_that_is_killed(
 
 
 @pytest.mark.slow
+def test_files_of_questions_that_a_kill_left_are_gone_at_the_next_start(folder: Path, tmp_path: Path) -> None:
+    left = [folder / "sessions" / each / "x" / "team.db" for each in ("reports", "kept", "deriving")]
+    for each in left:
+        each.parent.mkdir(parents=True)
+        each.write_bytes(b"")
+    server = RunningServer(folder, tmp_path)
+    until(lambda: not any(each.exists() for each in left))
+    assert server.end() == 0
+
+
+@pytest.mark.slow
 def test_what_comes_is_derived_beside_the_server_also_after_the_process_was_killed(
     folder: Path, tmp_path: Path
 ) -> None:

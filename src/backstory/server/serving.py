@@ -97,6 +97,7 @@ def serve(
         ends.enter_context(working(database.address, sessions / DERIVING))
         api = Api(database, sessions, kept_bytes=kept_bytes, names=BrowserNames(place.is_encrypted))
         api.kept.begin()
+        api.reports.begin()
         figures, figures_address = ServerFigures(database), None
         if seen.figures is not None:
             figures_address = ends.enter_context(figures_at(*seen.figures, figures))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,6 +49,11 @@ class TeamReports:
 
     def __init__(self, database: TeamDatabase, folder: Path) -> None:
         self._database, self._folder = database, folder
+
+    def begin(self) -> None:
+        """Remove what a kill left."""
+        if self._folder.is_dir():
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def one(self, caller: Caller, uid: str, person: str | None) -> PartPage:
         """Return the parts of a session and of its subagents, with what was done in them. Raises Refused."""
