@@ -51,7 +51,7 @@ ROOMS = {
         "that faces show beside each other; amounts of charts, and the SQL of every number",
     ),
     "cli": Budget(
-        21_195,
+        21_200,
         133,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
@@ -110,13 +110,13 @@ ROOMS = {
         "contexts; ended runs that are not stored; a reader for others; images in records, subagents by their calls",
     ),
     "sync": Budget(
-        4_065,
+        4_070,
         27,
         "what may leave the machine: the rule, the choice, texts without its names, a count of it; two machines: the "
         "plan, the words, ssh, files that are sealed; hashes of what was sent; telling records; a search there",
     ),
     "server": Budget(
-        6_915,
+        6_970,
         35,
         "a team's server: its PostgreSQL, who comes in, walls between organisations, answers, what is read there; "
         "its pages, and browsers that come in to them; what is found by its words",

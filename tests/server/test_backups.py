@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import signal
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
@@ -54,6 +57,7 @@ def test_after_a_restore_on_an_empty_machine_a_sync_brings_what_came_after_the_c
 
     restored = desk.types("serve", "--data", str(other_folder), "--restore", str(copy))
     assert (restored.returncode, "3 sessions" in restored.stderr) == (0, True), restored.stderr
+    assert "logins that were ended, after the copy was made are in again" in restored.stderr
     port = server.address.rpartition(":")[2]
     again = RunningServer(other_folder, tmp_path, "--port", port)
     assert (again.address, again.code) == (server.address, "")
@@ -98,6 +102,46 @@ def test_an_earlier_copy_is_not_written_over(copied: Path, folder: Path) -> None
         backups.back_up(folder, copied)
     assert copied.read_bytes() == before
     assert [each.name for each in copied.parent.iterdir()] == ["copy"]
+
+
+@pytest.mark.slow
+def test_what_a_killed_restore_left_is_no_history(copied: Path, other_folder: Path) -> None:
+    with backups.running(other_folder) as own:
+        make_own(own.address)
+    assert backups.restore(other_folder, copied).sessions == 0
+
+
+@pytest.mark.slow
+def test_a_database_that_a_server_came_to_meanwhile_is_left_to_it(
+    copied: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backups, "GONE_S", 0.1)
+    own = own_database(folder)
+    with ExitStack() as server:
+        with backups.running(folder):
+            server.enter_context(prepared(make_own(own.address)))
+        assert own.is_running
+    with backups.running(folder):
+        pass
+    assert own.is_running
+    own.stop()
+
+
+@pytest.mark.slow
+def test_a_copy_comes_onto_a_disk_without_second_names(
+    copied: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+    again, before = copied.with_name("again"), copied.read_bytes()
+    assert backups.back_up(folder, again).organisations == 0
+    assert again.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(errors.CannotWrite):
+        backups.back_up(folder, copied)
+    assert copied.read_bytes() == before
+    assert sorted(each.name for each in copied.parent.iterdir()) == ["again", "copy"]
 
 
 def test_there_is_no_copy_of_a_folder_without_a_server(tmp_path: Path) -> None:

@@ -89,6 +89,10 @@ def _copy(app: App, folder: Path, backup: Path | None, restore: Path | None) -> 
     output.talk(f"{'Copied' if backup else 'Restored'} {of}; the copy has {bounds.size(done.bytes)}.")
     if restore:
         output.talk("What was erased after the copy was made is there again until the machines of its owners sync.")
+        output.talk(
+            "People who were put out, and logins that were ended, after the copy was made are in again: end them"
+        )
+        output.talk("once more, with `backstory team users NAME --remove` and `backstory team logins LOGIN --remove`.")
 
 
 def _default_folder(app: App) -> Path:
