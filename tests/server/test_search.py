@@ -171,6 +171,21 @@ def test_all_hits_of_a_session_are_listed_the_newest_first(sender: Sender) -> No
     assert refusal(sender, {"words": "needle", "all_hits": "true"}) == (400, "request_wrong")
 
 
+def test_all_hits_are_those_of_each_copy_and_all_are_counted(sender: Sender) -> None:
+    ben = Sender(sender.team, sender.team.joined(sender.who, "ben"), DESK)
+    turns = [(f"2026-0{n}-01T00:00:00Z", [("UserMessage", {"content": f"needle {n}"})]) for n in (1, 2, 3)]
+    send(sender, *session(turns[:2]))
+    send(ben, *session(turns))
+    found = search(sender, "needle", session=UID, all_hits="true")
+    assert [(each["person"], each["snippet"]) for each in found["hits"]] == [
+        ("ben", "needle 3"), ("ben", "needle 2"), ("ben", "needle 1"), ("anna", "needle 2"), ("anna", "needle 1"),
+    ]  # fmt: skip
+    cut_off = search(sender, "needle", session=UID, all_hits="true", limit=2)
+    assert [(each["total"], len(each["hits"]), each["truncated"]) for each in (found, cut_off)] == [
+        (5, 5, False), (5, 2, True)
+    ]  # fmt: skip
+
+
 # pages ----------------------------------------------------------------------------------------------------------------
 
 

@@ -51,19 +51,20 @@ def test_a_colleague_finds_what_was_said_and_is_told_what_was_searched(anna: Des
     head, hit = done.out.splitlines()
     assert (done.code, "  anna  claude  me/tool  2026-" in head, head.endswith("  1 hit")) == (0, True, True)
     assert hit.split(maxsplit=2)[1:] == ["prompt", "work 1"]
-    uid = done_uid(ben, "work 1")
+    uid, machine = done_ids(ben, "work 1")
     assert done.err.splitlines() == [
         f"Searched at {anna.address}: prompts, answers and the first 600 characters of tool inputs; "
         "tool output is not searched here.",
-        f"1 session, 1 hit · read: {anna.address}/s/{uid}",
+        f"1 session, 1 hit · read: {anna.address}/s/{uid}?person=anna&machine={machine}",
     ]  # fmt: skip
 
 
-def done_uid(desk: Desk, words: str) -> str:
+def done_ids(desk: Desk, words: str) -> tuple[str, str]:
+    """The session that is found, and the machine that sent it."""
     found = desk.shell("search", words, "--remote", "--json").json()
     (hit,) = found["hits"]
     assert (hit["person"], hit["scope"], found["waiting_sessions"]) == ("anna", "prompt", 0)
-    return str(hit["uid"])
+    return str(hit["uid"]), str(hit["machine"])
 
 
 def test_the_next_step_is_a_command_that_works(anna: Desk, tmp_path: Path) -> None:

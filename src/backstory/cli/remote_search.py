@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import click
 from click.core import ParameterSource
@@ -115,5 +116,6 @@ def _next(app: App, answer: AnswerThere) -> str:
     if any(each.exists and each.has(best.uid) for each in app.stores):
         find = f" --find {shlex.quote(answer.text)}"
         return output.one_liner(f"read: backstory show {best.uid} @{best.seq}{find}")
-    page = f"read: {own.address}/s/{best.uid}"
+    # Who reads it there may have a copy of their own.
+    page = f"read: {own.address}/s/{best.uid}?{urlencode({'person': best.person, 'machine': best.machine})}"
     return output.one_liner(f"{page} · `backstory pull` brings it here" if best.person == own.name else page)

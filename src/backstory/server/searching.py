@@ -52,8 +52,8 @@ SEARCHED = f"prompts, answers and the first {INPUT_CHARS} characters of tool inp
 class TeamSearch(TeamFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A search. ``words``: as they are typed for a search; ``scope``: names, with commas between.
 
-    ``session``: only this one, by what names it; ``all_hits``: all of its hits, not the newest alone; without ``near``
-    only the words as they were typed, no parts of identifiers; ``after``: the ``end`` of the page before.
+    ``session``: only this one, by what names it; ``all_hits``: all hits of each copy, not the newest alone; without
+    ``near`` only the words as they were typed, no parts of identifiers; ``after``: the ``end`` of the page before.
     """
 
     words: str
@@ -104,13 +104,13 @@ class TeamSearching:
             _, among, _, agent, repository, *_ = asked
             of = labelled(sign, among, agent, repository)
             behind = NOWHERE if place is None else place.behind
-            most = (limit + 1, 1) if wanted.all_hits else (1, limit + 1)
+            most = limit + 1 if wanted.all_hits else 1, limit + 1
             values = (*asked[:2], f"{query[0]}{of}", query[1], uid, *asked[2:], *behind, *most)
             hits = _within(rows, _FOUND, values) if query[0] and among != [] else []
             ((waiting,),) = rows.execute("select sessions_waiting(%s, %s)", (caller.tenant, caller.among)).fetchall()
-            has_more, hits = len(hits) > limit, hits[:limit]
+            has_more, every, hits = len(hits) > limit, hits, hits[:limit]
             shown = self._shown(rows, caller, hits, wanted.words, scopes)
-        of_each = {each.key: each for each in hits}
+        of_each = {each.key: each for each in (every if wanted.all_hits else hits)}
         total, near = sum(each.hits for each in of_each.values()), sum(not each.is_typed for each in of_each.values())
         is_cut = place is not None or (has_more and not wanted.all_hits)
         last = hits[-1] if hits and not wanted.all_hits else None
