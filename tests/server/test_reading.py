@@ -15,7 +15,7 @@ from psycopg.errors import InsufficientPrivilege
 from backstory.exchange import frames
 from backstory.server.database import prepared
 from backstory.server.turn_words import sign_of
-from tests.support.senders import DESK, LAPTOP, OTHER, UID, Sender, cut, line
+from tests.support.senders import DESK, LAPTOP, OTHER, UID, Sender, cut, exported, line
 from tests.support.team import empty_database
 
 if TYPE_CHECKING:
@@ -97,6 +97,22 @@ def test_a_token_for_some_repositories_sees_these_alone(team: Team) -> None:
     assert questions(sender) == nothing
 
 
+def test_a_label_says_nothing_of_a_session_that_is_hidden(team: Team) -> None:
+    sender = Sender(team, team.founded())
+    hidden = [each.replace(b"me/app", b"me/hid") for each in exported(["b"], uid=OTHER)]
+    sender.send(*cut([["a"]]), *frames.frames(hidden, session=OTHER, is_redacted=True))
+
+    def labels() -> list[str]:
+        (candidate,) = team.ask("GET", f"/v1/resolve?words={UID}", sender.token)[1]["candidates"]
+        listed = team.ask("GET", "/v1/sessions", sender.token)[1]["sessions"]
+        return [candidate["label"], *(each["label"] for each in listed if each["uid"] == UID)]
+
+    assert labels() == [UID, UID], "There is another one with the same beginning."
+    with team.database.of(sender.tenant) as rows:
+        rows.execute("update token set repositories = %s where tenant = %s", (["github.com/me/app"], sender.tenant))
+    assert labels() == [UID[:12], UID[:12]]
+
+
 def test_a_function_answers_for_the_organisation_of_the_transaction_alone(team: Team) -> None:
     sender, eve = Sender(team, team.founded()), Sender(team, team.founded("eve"))
     sender.send(*cut([["needle"]]))
@@ -105,7 +121,7 @@ def test_a_function_answers_for_the_organisation_of_the_transaction_alone(team: 
     calls = (
         "repositories_of(%s, null)", f"sessions_found(%s{', null' * 13})", "sessions_called(%s, null, 'uid', %s, 1)",
         f"sessions_with(%s, null, {needle}, {needle}{', null' * 12}, 1, 1)", f"session_parts(%s{', null' * 10}, 9)",
-        "uids_not_alone(%s, '{01M3250V00CJ5X1JHP0Z69AWSX}', 12)",
+        "uids_not_alone(%s, null, '{01M3250V00CJ5X1JHP0Z69AWSX}', 12)",
     )  # fmt: skip
     for call in calls:
         values = (sender.tenant, UID)[: call.count("%s")]

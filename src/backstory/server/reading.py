@@ -202,8 +202,7 @@ def sessions_of(rows: Cursor[Any], caller: Caller, keys: Sequence[SessionKey]) -
         for person, uid, machine, name, listed, parent, events, title, agent, repository, branch, created, active
         in rows.execute(_DETAILS, dict(zip(_ASKED, (*columns, caller.tenant, caller.among), strict=True))).fetchall()
     }  # fmt: skip
-    not_alone = "select uid from uids_not_alone(%s, %s, %s)"
-    for (uid,) in rows.execute(not_alone, (caller.tenant, columns[1], UID_SHOWN)).fetchall():
+    for (uid,) in rows.execute(_NOT_ALONE, (caller.tenant, caller.among, columns[1], UID_SHOWN)).fetchall():
         for key, each in found.items():
             if key[1] == uid:
                 each.update(session_keys(uid, uid))
@@ -223,7 +222,7 @@ def _bare(
 
 def _candidates(rows: Cursor[Any], caller: Caller, uids: list[str]) -> list[dict[str, Any]]:
     titles = dict(rows.execute(_TITLES, (caller.tenant, uids, caller.among, caller.among)).fetchall())
-    found = rows.execute("select uid from uids_not_alone(%s, %s, %s)", (caller.tenant, uids, UID_SHOWN)).fetchall()
+    found = rows.execute(_NOT_ALONE, (caller.tenant, caller.among, uids, UID_SHOWN)).fetchall()
     whole = {uid for (uid,) in found}
     return [
         session_keys(uid, uid if uid in whole else uid[:UID_SHOWN]) | {"title": titles.get(uid) or None}
@@ -319,6 +318,7 @@ left join lateral (select c.session as uid from turn t
   order by count(*) desc, {_WRITTEN_MORE} desc, c.session limit 1) origin on true
 """
 """As ``store.tables.lineage`` links forks: to the one before that shares most turns, or that it was written of."""
+_NOT_ALONE = "select uid from uids_not_alone(%s, %s, %s, %s)"
 _TITLES = """
 select s.uid, max(coalesce(d.listed ->> 'title', s.title)) from session s
 left join derivation d on d.tenant = s.tenant and d.person = s.person and d.session = s.uid and d.machine = s.machine
