@@ -24,7 +24,7 @@ from backstory.server.postgres import own_database
 from backstory.server.reading import TeamReading
 from backstory.server.searching import TeamSearch, TeamSearching
 from backstory.server.serving import opened
-from backstory.server.turn_words import SaidText, SaidTurn, sign_of
+from backstory.server.turn_words import SaidText, SaidTurn, labels_of, sign_of
 from bench.figures import Figure, arguments, report
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _word(number: int) -> str:
 
 def texts(words: MadeUpWords, events: int) -> Iterator[tuple[object, ...]]:
     """The rows of what is searched, the oldest first."""
-    turns = events // EVENTS_OF_TURN
+    turns, labels = events // EVENTS_OF_TURN, labels_of("me/app", None, ["claude"])
     for n in range(turns):
         session, number = divmod(n // TENANTS, TURNS_OF_SESSION)
         at = NEWEST - timedelta(days=DAYS) * (1 - n / turns)
@@ -89,7 +89,7 @@ def texts(words: MadeUpWords, events: int) -> Iterator[tuple[object, ...]]:
                  SaidText(3, 0, "ToolCall", "tool_input", " ".join(said[500:]))]  # fmt: skip
         yield (
             1 + n % TENANTS, 1, f"01M3250V00{session:016}", "M", number + 1, month_of(at), at,
-            msgspec.json.encode(parts).decode(), SaidTurn(parts).words(sign_of(1 + n % TENANTS)),
+            msgspec.json.encode(parts).decode(), SaidTurn(parts).words(sign_of(1 + n % TENANTS), labels),
         )  # fmt: skip
 
 
