@@ -116,13 +116,13 @@ ROOMS = {
         "plan, the words, ssh, files that are sealed; hashes of what was sent; telling records; a search there",
     ),
     "server": Budget(
-        6_970,
+        7_025,
         35,
         "a team's server: its PostgreSQL, who comes in, walls between organisations, answers, what is read there; "
         "its pages, and browsers that come in to them; what is found by its words",
     ),
     "web": Budget(
-        4_070,
+        4_075,
         30,
         "pages: who may see them, how they are served, a module for each kind; edits, and code in its colours; "
         "one in a file; charts, and what is behind a number; two sides compared; answers that are kept; "

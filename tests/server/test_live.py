@@ -15,8 +15,8 @@ from backstory.server.database import TeamDatabase
 from backstory.server.live_runs import LiveRuns
 from backstory.web.live import DROPPED
 from tests.support.going import until
-from tests.support.live_senders import LiveSender
-from tests.support.senders import DESK, OTHER, UID, Sender, cut
+from tests.support.live_senders import APP, LiveSender
+from tests.support.senders import DESK, LAPTOP, OTHER, UID, Sender, cut
 from tests.support.streamed import StreamedByTeam
 
 if TYPE_CHECKING:
@@ -212,6 +212,55 @@ def test_a_session_that_goes_from_the_server_ends_its_views(team: Team, views: V
     assert going.rows() == {"live": 0, "live_run": 0}
 
 
+def test_forgetting_all_bars_a_run_that_has_no_frame_yet(team: Team) -> None:
+    going = LiveSender(team, team.founded())
+    going.begins("first")
+    assert team.ask("DELETE", "/v1/sessions", going.token) == (200, {"uids": [UID]})
+    assert going.tells("second") == {"next": None, "is_forgotten": True, "steering": []}
+    assert going.rows() == {"live": 0, "live_run": 0}
+
+
+def test_runs_that_are_over_keep_none_from_being_told_and_the_oldest_of_them_go(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_runs, "RUNS_MAX", 3)
+    going = LiveSender(team, team.founded())
+    runs = [f"01M3250V00RRRRRRRRRRRRRR{n:02}" for n in range(8)]
+    for each in runs[:5]:
+        team.clock.ms += 1_000
+        going.tells(each, run=each, first=1, state="over")
+    assert going.rows() == {"live": 3, "live_run": 3}
+    for each in runs[5:]:
+        going.tells(each, run=each, first=1)
+    assert going.tells("x", expects=409)["error"]["kind"] == "too_many"
+    assert going.rows() == {"live": 6, "live_run": 6}
+
+
+def test_the_end_of_a_run_that_comes_behind_its_frames_begins_none(team: Team) -> None:
+    going = LiveSender(team, team.founded())
+    going.begins("first")
+    assert going.stores("first", "second") == ["ok"]
+    assert going.tells("second", state="over")["next"] == 4
+    going.tells(state="over")
+    assert going.rows() == {"live": 0, "live_run": 0}
+
+
+def test_what_a_machine_takes_back_goes_from_pages_before_anything_follows(team: Team, views: Views) -> None:
+    anna = team.founded()
+    going = LiveSender(team, anna)
+    going.begins("first")
+    stream = views(anna)
+    stream.until("first")
+    going.next += 1
+    going.tells()
+    until(lambda: stream.of("note"))
+    assert (said(stream), [each.value["text"] for each in stream.of("note")]) == ([], [DROPPED])
+    assert going.rows()["live"] == 0
+    going.tells("second")
+    stream.until("second")
+    assert said(stream) == ["second"]
+
+
 # who may look ---------------------------------------------------------------------------------------------------------
 
 
@@ -259,6 +308,29 @@ def test_a_token_of_another_repository_tells_of_no_run(team: Team) -> None:
     assert going.tells("x", repository="github.com/me/other", expects=403)["error"]["kind"] == "not_allowed"
     going.tells("x")
     assert going.rows()["live_run"] == 1
+
+
+@pytest.mark.parametrize("machine", [LAPTOP, DESK])
+def test_a_token_of_another_repository_makes_no_run_one_of_its_own(machine: str, team: Team) -> None:
+    anna = team.founded()
+    going = LiveSender(team, anna)
+    going.begins("first", repository="github.com/me/other")
+    own, going.token, going.machine = going.token, limited(team, anna, ["sync", "read"], [APP]), machine
+    assert going.tells("x", repository=APP, expects=403)["error"]["kind"] == "not_allowed"
+    assert team.ask("GET", f"/v1/sessions/{UID}/live", going.token)[0] == 404
+    going.token, going.machine = own, LAPTOP
+    going.tells("x", repository=APP)
+    with team.database.of(going.tenant) as rows:
+        assert rows.execute("select repository from live_run").fetchall() == [("github.com/me/other",)]
+
+
+def test_a_token_of_another_repository_tells_of_no_run_of_a_session_that_another_machine_sent(team: Team) -> None:
+    anna = team.founded()
+    going = LiveSender(team, anna)
+    going.send(*cut([["a"]]))
+    going.token, going.machine = limited(team, anna, ["sync"], ["github.com/me/other"]), DESK
+    going.tells("x", repository="github.com/me/other", expects=403)
+    assert going.rows()["live_run"] == 0
 
 
 def test_a_token_that_only_reads_tells_of_no_run(team: Team) -> None:

@@ -183,9 +183,11 @@ def test_a_run_is_steered_from_a_browser_elsewhere(machine: WatchedMachine) -> N
         form = browser.get(f"/s/{machine.uid}").text.partition('id="steering"')[2].partition("</form>")[0]
         fields = dict(re.findall(r'name="(csrf|id)" value="([\w-]+)"', form))
         assert browser.post(f"/s/{machine.uid}/steer", fields | {"text": "Look at the otter."}).status == 303
-        until(lambda: any(each.value["state"] == "taken" for each in stream.of("steering")))
+        until(lambda: "The run's machine took the message." in browser.get(f"/s/{machine.uid}").words)
         going.go.touch()
         assert going.process.wait() == 0
+    # Who looks on is told of no message.
+    assert stream.of("steering") == []
     stream.close()
     heard = machine.bench.received.with_suffix(".heard").read_text().splitlines()
     assert heard == ['"Look at the otter."']

@@ -15,8 +15,8 @@ from backstory.server.steering import ENDED, NOT_RUNNING
 from backstory.workspace.runs import steered
 from backstory.workspace.runs.steered import NOT_ALLOWED, UNSURE
 from tests.support.going import GOOD, Going, until
-from tests.support.live_senders import LiveSender
-from tests.support.senders import OTHER, UID, cut
+from tests.support.live_senders import RUN, LiveSender
+from tests.support.senders import DESK, OTHER, UID, cut
 from tests.support.streamed import StreamedByTeam
 from tests.support.team_pages import TeamVisitor
 from tests.support.telling_machines import TellingMachine
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tests.support.team import Team
 
 ID, TEXT = "message-1", "Look at the otter, too."
+NEXT_RUN = "01M3250V00RRRRRRRRRRRRRRR2"
 PATH = f"/v1/sessions/{UID}/steer"
 
 
@@ -164,6 +165,62 @@ def test_the_audit_says_that_somebody_steered_and_not_how(going: LiveSender, tea
     assert not any(each in str(lines) for each in (TEXT, ID, UID))
 
 
+def test_a_message_is_for_the_run_that_its_sender_saw(going: LiveSender, team: Team) -> None:
+    own = token(team, going.who, "steer")
+    assert steer(team, own, machine=going.machine, run=RUN) == (200, "waiting")
+    assert going.tells(takes=True, run=NEXT_RUN, first=1)["steering"] == []
+    going.tells(state="over", run=RUN)
+    assert kept(going) == [(ID, "", "refused", ENDED)]
+    assert steer(team, own, id="message-2", machine=going.machine, run=RUN) == (409, "not_running")
+    assert steer(team, own, id="message-3", machine=DESK, run=NEXT_RUN) == (409, "not_running")
+    assert steer(team, own, id="message-4", machine=going.machine, run=NEXT_RUN) == (200, "waiting")
+
+
+def test_the_end_of_one_run_refuses_no_message_for_the_next(going: LiveSender, team: Team) -> None:
+    going.tells(takes=True, run=NEXT_RUN, first=1)
+    assert steer(team, token(team, going.who, "steer"), run=NEXT_RUN) == (200, "waiting")
+    going.tells(state="over")
+    assert going.tells(takes=True, run=NEXT_RUN, first=1)["steering"] == [{"id": ID, "text": TEXT}]
+
+
+def test_a_message_that_was_taken_is_not_told_as_refused_when_its_word_comes_late(
+    going: LiveSender, team: Team
+) -> None:
+    own = token(team, going.who, "steer")
+    steer(team, own)
+    assert going.tells(takes=True)["steering"] == [{"id": ID, "text": TEXT}]
+    team.clock.ms += 601_000
+    assert going.tells(takes=True, steered=[{"id": ID, "state": "taken"}])["steering"] == []
+    assert (kept(going), steer(team, own)) == ([(ID, "", "taken", "")], (200, "taken"))
+
+
+def test_a_token_of_another_repository_takes_no_message(going: LiveSender, team: Team) -> None:
+    assert steer(team, token(team, going.who, "steer")) == (200, "waiting")
+    going.token = token(team, going.who, "sync", repositories=["github.com/me/other"])
+    for machine in (going.machine, DESK):
+        going.machine = machine
+        for run in (RUN, NEXT_RUN):
+            going.tells(takes=True, run=run, repository="github.com/me/other", first=1, expects=403)
+    assert kept(going) == [(ID, TEXT, "waiting", "")]
+
+
+def test_colleagues_are_told_of_no_message(going: LiveSender, team: Team) -> None:
+    with team.served() as address:
+        own, of_ben = (
+            StreamedByTeam(address, each, UID) for each in (going.token, team.joined(going.who, "ben").token)
+        )
+        for stream in (own, of_ben):
+            stream.until("first")
+        steer(team, token(team, going.who, "steer"))
+        until(lambda: own.of("steering"))
+        going.tells("second", takes=True)
+        for stream in (own, of_ben):
+            stream.until("second")
+        assert of_ben.of("steering") == []
+        for stream in (own, of_ben):
+            stream.close()
+
+
 # the machine ----------------------------------------------------------------------------------------------------------
 
 
@@ -276,7 +333,7 @@ def visitor(team: Team, address: str, who: LetIn, *, steers: bool) -> TeamVisito
 
 def sent(page: str) -> dict[str, str]:
     form = page.partition('id="steering"')[2].partition("</form>")[0]
-    return dict(re.findall(r'name="(csrf|id)" value="([\w-]+)"', form))
+    return dict(re.findall(r'name="(csrf|id|machine|run)" value="([\w-]+)"', form))
 
 
 def test_a_page_steers_a_run_of_ones_own_and_says_how_far_it_is(going: LiveSender, team: Team) -> None:
@@ -286,6 +343,7 @@ def test_a_page_steers_a_run_of_ones_own_and_says_how_far_it_is(going: LiveSende
         fields = sent(browser.get(f"/s/{UID}").text)
         stream = StreamedByTeam(address, going.token, UID)
         answer = browser.post(f"/s/{UID}/steer", fields | {"text": TEXT})
+        assert (fields["machine"], fields["run"]) == (going.machine, RUN)
         assert (answer.status, answer.headers["location"]) == (303, f"/s/{UID}#steering")
         # A form that is sent twice is one message.
         browser.post(f"/s/{UID}/steer", fields | {"text": TEXT})

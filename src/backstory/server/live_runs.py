@@ -106,17 +106,28 @@ class LiveRuns:
             of = caller.tenant, caller.person
             if rows.execute(_PERSON, of).fetchone() is None:
                 raise Refused(401, "not_logged_in", "This needs a login.")
-            erase_old(rows, caller.tenant, self._now())
+            erase_old(rows, *of, self._now())
             if rows.execute(_REMOVED, (*of, marks_of(rows, caller.tenant, [part.uid]))).fetchone() is not None:
                 return None
             place = (*of, part.uid, machine)
             self._check(rows, caller, place, part)
             note_machine(rows, caller, machine, self._now())
+            if (
+                part.state != RUNNING
+                and (part.first > 1 or not texts)
+                and rows.execute(_HAS, (*place, part.run)).fetchone() is None
+            ):
+                # Its frames came, or nothing was told of it: it is not begun anew to be ended.
+                return part.first + len(texts)
             rows.execute(_PUT, (
                 *place, part.run, part.repository, part.agent, moment(part.started), part.state, _kept(part.writing),
                 part.takes, self._now(),
             ))  # fmt: skip
-            return self._add(rows, (*place, part.run), part.first, texts)
+            number = self._add(rows, (*place, part.run), part.first, texts)
+            if part.state != RUNNING:
+                for statement in (_MANY_EVENTS, _MANY_RUNS):
+                    rows.execute(statement, (*of, RUNS_MAX))
+            return number
 
     def erase_old(self) -> None:
         """Erase the runs of all organisations of which nothing was heard for long, once a minute."""
@@ -127,17 +138,21 @@ class LiveRuns:
             tenants = [tenant for (tenant,) in rows.execute("select tenants()").fetchall()]
         for tenant in tenants:
             with self._database.of(tenant) as rows:
-                erase_old(rows, tenant, now)
+                people = [person for (person,) in rows.execute(_WITH_OLD, {"tenant": tenant}).fetchall()]
+            for person in people:
+                with self._database.of(tenant) as rows:
+                    rows.execute(_PERSON, (tenant, person))
+                    erase_old(rows, tenant, person, now)
         self._erased = now
 
     def _check(self, rows: Cursor[Any], caller: Caller, place: tuple[Any, ...], part: LivePart) -> None:
-        """Refuse a session that the token is not for, and too many runs."""
-        allowed = caller.repositories
-        known = [repository for (repository,) in rows.execute(_REPOSITORIES, place).fetchall()]
+        """Refuse a session that the token is not for, wherever a machine of the person has it, and too many runs."""
+        allowed, of = caller.repositories, place[:3]
+        known = [repository for (repository,) in rows.execute(_REPOSITORIES, (*of, *of)).fetchall()]
         if allowed is not None and not {part.repository, *known} <= allowed:
             raise Refused(403, "not_allowed", "Your token is not for the repository of a session.")
         others = rows.execute(_OTHERS, (*place[:2], part.run, RUNS_MAX)).fetchall()
-        if len(others) >= RUNS_MAX:
+        if part.state == RUNNING and len(others) >= RUNS_MAX:
             raise Refused(409, "too_many", f"At most {RUNS_MAX} runs are followed at once.")
 
     def _add(self, rows: Cursor[Any], place: tuple[Any, ...], number: int, texts: Sequence[str]) -> int:
@@ -178,12 +193,15 @@ def events_of(rows: Cursor[Any], place: ShelfPlace, run: str, after: int) -> lis
     return [(number, data.encode()) for number, data in rows.execute(_EVENTS, (*place, run, after)).fetchall()]
 
 
-def erase_old(rows: Cursor[Any], tenant: int, now: datetime) -> None:
-    """Erase runs of an organisation of which nothing was heard for long, and messages for runs that nobody took."""
+def erase_old(rows: Cursor[Any], tenant: int, person: int, now: datetime) -> None:
+    """Erase runs of a person of which nothing was heard for long, and messages for runs that nobody took.
+
+    Who does holds the person's row, as all do that change these: so none of them waits for another in a circle.
+    """
     for statement in (_OLD_EVENTS, _OLD_RUNS):
-        rows.execute(statement, (tenant, now - KEPT, now - OVER_KEPT))
-    rows.execute(_LATE, (TOO_LATE, tenant, now - WAITS_FOR))
-    rows.execute("delete from steering where tenant = %s and at < %s", (tenant, now - KEPT))
+        rows.execute(statement, (tenant, person, now - KEPT, now - OVER_KEPT))
+    rows.execute(_LATE, (TOO_LATE, tenant, person, now - WAITS_FOR))
+    rows.execute("delete from steering where tenant = %s and person = %s and at < %s", (tenant, person, now - KEPT))
 
 
 def _checked(data: msgspec.Raw) -> str:
@@ -201,17 +219,22 @@ def _kept(text: str) -> str:
 
 _PERSON = "select from person where tenant = %s and id = %s for no key update"
 _REMOVED = "select from removal where tenant = %s and person = %s and mark = any(%s)"
-_REPOSITORIES = """
-select repository from session where tenant = %s and person = %s and uid = %s and machine = %s
+_WITH_OLD = """
+select person from live_run where tenant = %(tenant)s union select person from steering where tenant = %(tenant)s
+order by 1
 """
-_OTHERS = "select run from live_run where tenant = %s and person = %s and run <> %s limit %s"
+_REPOSITORIES = """
+select repository from session where tenant = %s and person = %s and uid = %s
+union select repository from live_run where tenant = %s and person = %s and session = %s
+"""
+_OTHERS = "select run from live_run where tenant = %s and person = %s and run <> %s and state = 'running' limit %s"
 _OF_RUN = "tenant = %s and person = %s and session = %s and machine = %s and run = %s"
 _PUT = """
 insert into live_run as r (tenant, person, session, machine, run, repository, agent, started, state, writing, takes,
   news, first, last, bytes, at)
 values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, 1, 0, 0, 0, %s)
 on conflict (tenant, person, session, machine, run) do update set state = excluded.state, writing = excluded.writing,
-  takes = excluded.takes, at = excluded.at, repository = excluded.repository,
+  takes = excluded.takes, at = excluded.at,
   news = r.news + ((r.state, r.writing, r.takes) <> (excluded.state, excluded.writing, excluded.takes))::int
 """
 _HAS = f"select first, last, bytes from live_run where {_OF_RUN}".encode()
@@ -236,13 +259,22 @@ select session, machine from live_run where tenant = %s and at >= %s and state =
   and (%s::text[] is null or repository = any(%s))
 """
 _EVENTS = f"select number, data from live where {_OF_RUN} and number > %s order by number".encode()
-_OLD = "tenant = %s and (at < %s or (state <> 'running' and at < %s))"
+_OLD = "tenant = %s and person = %s and (at < %s or (state <> 'running' and at < %s))"
 _OLD_RUNS = f"delete from live_run where {_OLD}".encode()
-_OLD_EVENTS = f"""
-delete from live l using (select person, session, machine, run, tenant from live_run where {_OLD}) o
+_EVENTS_OF = """
+delete from live l using ({}) o
 where l.tenant = o.tenant and l.person = o.person and l.session = o.session and l.machine = o.machine
   and l.run = o.run
-""".encode()
+"""
+_OLD_EVENTS = _EVENTS_OF.format(f"select person, session, machine, run, tenant from live_run where {_OLD}").encode()
+_MANY = """
+select person, session, machine, run, tenant from live_run
+where tenant = %s and person = %s and state <> 'running' order by at desc, run offset %s
+"""
+"""Runs that are over behind the newest of them."""
+_MANY_EVENTS = _EVENTS_OF.format(_MANY).encode()
+_MANY_RUNS = _EVENTS_OF.format(_MANY).replace("from live l", "from live_run l").encode()
 _LATE = """
-update steering set state = 'refused', reason = %s, text = '' where tenant = %s and state = 'waiting' and at < %s
+update steering set state = 'refused', reason = %s, text = ''
+where tenant = %s and person = %s and state = 'waiting' and at < %s
 """

@@ -62,6 +62,7 @@ LOOK_S = 1.0
 """The time between two looks at a session that somebody follows."""
 COPY = "~"
 """The sign that parts the names of a copy from the uid in an address."""
+OWN, OF_OTHERS = "own", "others"
 PUT_OUT = "You may not see this session any more, or it is not here any more."
 KILLED = "The run's process is gone, and nobody saw its end. What it said is stored by the next command on its machine."
 UNREADABLE = "The server cannot read this session now."
@@ -108,7 +109,9 @@ class LiveViews:
             }).fetchone()  # fmt: skip
         if found is None:
             raise unknown_session()
-        key = f"{caller.tenant:x} {found[0]:x} {uid} {found[1]}"
+        # Messages are told to their sender alone: colleagues follow the session apart from the person.
+        whose = OWN if found[0] == caller.person else OF_OTHERS
+        key = f"{caller.tenant:x} {found[0]:x} {uid} {found[1]} {whose}"
         return _Streaming(lambda headers: self._viewer(caller, key, headers))
 
     def going(self, caller: Caller) -> set[tuple[str, str]]:
@@ -139,7 +142,7 @@ class LiveViews:
         self.hub.leave(key, wake)
 
     def _channel(self, key: str) -> Channel:
-        tenant, person, uid, machine = key.split(" ")
+        tenant, person, uid, machine, _ = key.split(" ")
         place = ShelfPlace(int(tenant, 16), int(person, 16), uid, machine)
         # A name in addresses that means this copy, whoever looks.
         name = f"{uid}{COPY}{place.person:x}{COPY}{machine}"
@@ -157,7 +160,8 @@ class LiveViews:
         now = self._now()
         with self._database.of(place.tenant) as rows:
             session, runs = whole_session(rows, place), runs_of(rows, place, now)
-            stored, steered = rows.execute(_REPOSITORY, place).fetchone(), states_of(rows, place)
+            stored = rows.execute(_REPOSITORY, place).fetchone()
+            steered = states_of(rows, place) if key.endswith(f" {OWN}") else []
             repositories = {stored[0]} if stored is not None else {each.repository for each in runs}
             allowed = _allowed(rows, place.tenant, [caller.token for _, (caller, _) in viewers], repositories, now)
             events = {

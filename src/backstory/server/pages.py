@@ -161,7 +161,8 @@ class TeamPages:
         if STEER not in caller.scopes:
             raise Refused(403, "not_allowed", "This browser was not let in to steer.")
         name = request.path_params["uid"]
-        said = {"text": fields.get("text", "").replace("\r\n", "\n"), "id": fields.get("id", "")}
+        said = {name: fields.get(name, "") for name in ("id", "machine", "run")}
+        said["text"] = fields.get("text", "").replace("\r\n", "\n")
         try:
             message = msgspec.convert(said, Steer)
         except msgspec.ValidationError as refused:
@@ -301,12 +302,13 @@ class TeamSource:
         if STEER not in self.caller.scopes or place.person != self.caller.person:
             return None
         steering = self._answers.steering
-        takes, states = steering.takes(self.caller, place.uid), steering.last(self.caller, place.uid)
-        if takes is None and not states:
+        run = steering.running(self.caller, place.uid, place.machine)
+        states = steering.last(self.caller, place.uid)
+        if run is None and not states:
             return None
-        why_not = NOT_RUNNING if takes is None else "" if takes else TAKES_NONE.format(ALLOWS)
+        why_not = NOT_RUNNING if run is None else "" if run.takes else TAKES_NONE.format(ALLOWS)
         return SteeringForm(
-            f"/s/{opened.name}/steer", self._csrf, token_urlsafe(16), why_not,
+            f"/s/{opened.name}/steer", self._csrf, token_urlsafe(16), *(("", "") if run is None else run[:2]), why_not,
             tuple((each.id, plain(each.words)) for each in states),
         )  # fmt: skip
 

@@ -224,7 +224,7 @@ class Shelves:
         with self._database.of(caller.tenant) as rows:
             generation = next_generation(rows, caller)
             of = (caller.tenant, caller.person)
-            found = rows.execute("select distinct session from frame where tenant = %s and person = %s order by 1", of)
+            found = rows.execute(_SENT_OR_TOLD, (*of, *of))
             uids = [uid for (uid,) in found.fetchall()]
             marks = marks_of(rows, caller.tenant, uids)
             rows.executemany(
@@ -479,6 +479,10 @@ on conflict (tenant, person, uid, machine) do update set
   title = coalesce(excluded.title, session.title), agent = coalesce(excluded.agent, session.agent),
   branch = coalesce(excluded.branch, session.branch), created = coalesce(excluded.created, session.created),
   last_active = coalesce(excluded.last_active, session.last_active), generation = excluded.generation
+"""
+_SENT_OR_TOLD = """
+select session from frame where tenant = %s and person = %s
+union select session from live_run where tenant = %s and person = %s order by 1
 """
 _NEW = """
 select f.generation, f.session, f.number, f.head, f.data from frame f

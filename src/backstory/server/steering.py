@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from msgspec import Meta, Struct
 
 from backstory.server.audit import note
-from backstory.server.live_runs import SILENT_AFTER, LiveRuns, erase_old
+from backstory.server.live_runs import RUNNING, SILENT_AFTER, TOO_LATE, LiveRuns, erase_old
 from backstory.server.reading import unknown_session
 from backstory.server.refusals import Refused
 from backstory.server.shelves import marks_of
@@ -38,10 +38,15 @@ ENDED = "The run had ended."
 
 
 class Steer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A message for a run. ``id``: chosen by the sender, who may send it again by it."""
+    """A message for a run. ``id``: chosen by the sender, who may send it again by it.
+
+    ``machine``, ``run``: those that the sender saw, '' for the one that runs now.
+    """
 
     text: Annotated[str, Meta(min_length=1, max_length=20_000)]
     id: Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{8,64}\\Z")]
+    machine: Annotated[str, Meta(max_length=100)] = ""
+    run: Annotated[str, Meta(max_length=100)] = ""
 
 
 class SteeringState(NamedTuple):
@@ -57,6 +62,14 @@ class SteeringState(NamedTuple):
         if self.state == REFUSED:
             return f"The message was refused. {self.reason}".strip()
         return "The run's machine took the message." if self.state == TAKEN else "The message waits for the machine."
+
+
+class SteeredRun(NamedTuple):
+    """A run that goes on. ``takes``: its machine takes messages."""
+
+    machine: str
+    run: str
+    takes: bool
 
 
 class MessageForRun(Struct, frozen=True, kw_only=True):
@@ -93,38 +106,42 @@ class TeamSteering:
             # Who removes the session, or is put out, waits for this, or this for them.
             if rows.execute(_PERSON, of[:2]).fetchone() is None:
                 raise Refused(401, "not_logged_in", "This needs a login.")
-            erase_old(rows, caller.tenant, self._now())
-            machine, takes = self._running(rows, caller, of)
+            erase_old(rows, *of[:2], self._now())
+            running = self._running(rows, caller, of)
             if (known := rows.execute(_KNOWN, (*of, message.id)).fetchone()) is not None:
                 return SteeringState(*known)
-            if machine is None:
-                raise Refused(409, "not_running", NOT_RUNNING)
+            seen = [each for each in running if message.machine in ("", each.machine) and message.run in ("", each.run)]
+            if not seen:
+                raise Refused(409, "not_running", ENDED if running else NOT_RUNNING)
+            machine, run, takes = seen[-1]
             if not takes:
                 raise Refused(409, "not_taken", TAKES_NONE.format(ALLOWS))
-            if len(rows.execute(_WAITING, (*of, machine)).fetchall()) >= WAITING_MAX:
+            if len(rows.execute(_WAITING, (*of, machine, run)).fetchall()) >= WAITING_MAX:
                 raise Refused(409, "too_many", f"{WAITING_MAX} messages wait for this run already.")
-            rows.execute(_SENT, (*of, machine, message.id, message.text, self._now()))
+            rows.execute(_SENT, (*of, machine, run, message.id, message.text, self._now()))
             (mark,) = marks_of(rows, caller.tenant, [uid])
             note(rows, caller.tenant, caller.person, "steer", mark.hex(), self._now())
         return SteeringState(message.id, WAITING, "")
 
-    def _running(self, rows: Cursor[Any], caller: Caller, of: tuple[Any, ...]) -> tuple[str | None, bool]:
-        """The machine that runs a session, if one does, and whether it takes messages. Raises Refused."""
+    def _running(self, rows: Cursor[Any], caller: Caller, of: tuple[Any, ...]) -> list[SteeredRun]:
+        """The runs of a session that go on, the one that was heard of last at the end. Raises Refused."""
         found = rows.execute(_RUNS, (*of, *of, caller.among, caller.among)).fetchall()
         if not found:
             raise unknown_session()
         heard = self._now() - SILENT_AFTER
-        running = [(machine, takes) for machine, state, takes, at in found if state == "running" and at >= heard]
-        return running[-1] if running else (None, False)
+        return [
+            SteeredRun(machine, run, takes) for machine, run, state, takes, at in found
+            if state == RUNNING and at >= heard
+        ]  # fmt: skip
 
-    def takes(self, caller: Caller, uid: str) -> bool | None:
-        """Return whether a message would be taken; None if the session is not the caller's, or does not run."""
+    def running(self, caller: Caller, uid: str, machine: str) -> SteeredRun | None:
+        """Return the run of a session on a machine that a message would be for; None if it is not the caller's."""
         with self._database.of(caller.tenant) as rows:
             try:
-                machine, takes = self._running(rows, caller, (caller.tenant, caller.person, uid))
+                found = self._running(rows, caller, (caller.tenant, caller.person, uid))
             except Refused:
                 return None
-        return None if machine is None else takes
+        return next((each for each in reversed(found) if each.machine == machine), None)
 
     def last(self, caller: Caller, uid: str) -> list[SteeringState]:
         """Return how far the last messages of the caller for a session are."""
@@ -134,13 +151,14 @@ class TeamSteering:
 
     def _exchange(self, caller: Caller, machine: str, part: LivePart) -> list[MessageForRun]:
         """Note what a machine says of messages, and return those that wait for its run."""
-        of = (caller.tenant, caller.person, part.uid, machine)
+        of = (caller.tenant, caller.person, part.uid, machine, part.run)
         with self._database.of(caller.tenant) as rows:
+            rows.execute(_PERSON, of[:2])
             if part.steered:
-                rows.executemany(_DECIDED, [(each.state, each.reason, *of, each.id) for each in part.steered])
-            erase_old(rows, caller.tenant, self._now())
-            if part.state != "running" or not part.takes:
-                why = ENDED if part.state != "running" else TAKES_NONE.format(ALLOWS)
+                rows.executemany(_DECIDED, [(each.state, each.reason, *of, each.id, TOO_LATE) for each in part.steered])
+            erase_old(rows, *of[:2], self._now())
+            if part.state != RUNNING or not part.takes:
+                why = ENDED if part.state != RUNNING else TAKES_NONE.format(ALLOWS)
                 rows.execute(_ENDED, (why, *of))
                 return []
             found = rows.execute(_TO_TAKE, of).fetchall()
@@ -154,19 +172,19 @@ def states_of(rows: Cursor[Any], place: ShelfPlace) -> list[SteeringState]:
 
 _PERSON = "select from person where tenant = %s and id = %s for no key update"
 _KNOWN = "select id, state, reason from steering where tenant = %s and person = %s and session = %s and id = %s"
-_WAITING = """
-select from steering where tenant = %s and person = %s and session = %s and machine = %s and state = 'waiting'
-"""
+_OF_RUN = "tenant = %s and person = %s and session = %s and machine = %s and run = %s"
+_WAITING = f"select from steering where {_OF_RUN} and state = 'waiting'".encode()
 _SENT = """
-insert into steering (tenant, person, session, machine, id, text, state, reason, at)
-values (%s, %s, %s, %s, %s, %s, 'waiting', '', %s)
+insert into steering (tenant, person, session, machine, run, id, text, state, reason, at)
+values (%s, %s, %s, %s, %s, %s, %s, 'waiting', '', %s)
 """
 _RUNS = """
-select x.machine, x.state, x.takes, x.at from (
-  select s.machine, s.repository, 'stored' as state, false as takes, 'epoch'::timestamptz as at from session s
+select x.machine, x.run, x.state, x.takes, x.at from (
+  select s.machine, '' as run, s.repository, 'stored' as state, false as takes, 'epoch'::timestamptz as at
+  from session s
   where s.tenant = %s and s.person = %s and s.uid = %s
   union all
-  select r.machine, coalesce(s.repository, r.repository), r.state, r.takes, r.at from live_run r
+  select r.machine, r.run, coalesce(s.repository, r.repository), r.state, r.takes, r.at from live_run r
   left join session s on s.tenant = r.tenant and s.person = r.person and s.uid = r.session and s.machine = r.machine
   where r.tenant = %s and r.person = %s and r.session = %s) x
 where %s::text[] is null or x.repository = any(%s) order by x.at
@@ -174,18 +192,14 @@ where %s::text[] is null or x.repository = any(%s) order by x.at
 _LAST = """
 select id, state, reason from steering where tenant = %s and person = %s and session = %s order by at desc, id limit %s
 """
-_DECIDED = """
+_DECIDED = f"""
 update steering set state = %s, reason = %s, text = ''
-where tenant = %s and person = %s and session = %s and machine = %s and id = %s and state = 'waiting'
-"""
-_ENDED = """
-update steering set state = 'refused', reason = %s, text = ''
-where tenant = %s and person = %s and session = %s and machine = %s and state = 'waiting'
-"""
-_TO_TAKE = """
-select id, text from steering
-where tenant = %s and person = %s and session = %s and machine = %s and state = 'waiting' order by at, id
-"""
+where {_OF_RUN} and id = %s and (state = 'waiting' or (state = 'refused' and reason = %s))
+""".encode()
+_ENDED = f"""
+update steering set state = 'refused', reason = %s, text = '' where {_OF_RUN} and state = 'waiting'
+""".encode()
+_TO_TAKE = f"select id, text from steering where {_OF_RUN} and state = 'waiting' order by at, id".encode()
 _STATES = """
 select id, state, reason from steering where tenant = %s and person = %s and session = %s and machine = %s
 order by at, id

@@ -54,7 +54,7 @@ def related(
 
 
 class SteeringForm(NamedTuple):
-    """A form for a message to a run on another machine: its address, and what makes it ours and sent once.
+    """A form for a message to a run on another machine: its address, what makes it ours and sent once, and the run.
 
     ``why_not``: the sentence for a run that takes none; ``states``: how far those before are, by their ids.
     """
@@ -62,6 +62,8 @@ class SteeringForm(NamedTuple):
     where: str
     csrf: str
     id: str
+    machine: str
+    run: str
     why_not: str
     states: tuple[tuple[str, str], ...]
 
