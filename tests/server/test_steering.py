@@ -301,6 +301,26 @@ def test_a_machine_that_was_stopped_while_it_took_one_says_that_it_does_not_know
     assert (run.words(), run.heard()) == ([("refused", UNSURE)], [])
 
 
+def test_a_full_disk_ends_nothing_and_the_message_is_handed_over_once_there_is_room(
+    machine: TellingMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with Going(machine.bench, {"listens": True}, then=({"hear": 1}, GOOD)) as going:
+        run = Steered(machine)
+        run.says()
+        with monkeypatch.context() as patched:
+            patched.setattr(steered, "write_private", full)
+            assert [len(machine.tells(3)) for _ in range(3)] == [1, 1, 1]
+        assert ([("No space left" in each) for each in machine.said], run.words()) == ([True], [])
+        machine.tells(3)
+        going.go.touch()
+        assert going.process.wait() == 0
+        machine.tells(3)
+    assert (run.heard(), run.words()) == ([TEXT], [("taken", "")])
+
+
 def test_a_machine_whose_settings_do_not_allow_it_takes_none_whatever_the_server_says(machine: TellingMachine) -> None:
     with Going(machine.bench, {"listens": True}):
         run = Steered(machine)

@@ -270,11 +270,15 @@ class RunTeller:
         """Hand messages to the run, as a person at this machine does."""
         if not messages:
             return
-        with _workspace_of(told.run, self._environ, self._now) as place:
-            for each in messages:
-                told.steered[each.id] = self._steered.hand(
-                    place, told.run.session_uid, each.id, each.text, is_allowed=rules.takes
-                )
+        try:
+            with _workspace_of(told.run, self._environ, self._now) as place:
+                for each in messages:
+                    told.steered[each.id] = self._steered.hand(
+                        place, told.run.session_uid, each.id, each.text, is_allowed=rules.takes
+                    )
+        except (BackstoryError, OSError) as refused:
+            # The server gives it again, and the run is told of meanwhile.
+            self._say_once(f"A message from the team server was not handed to its run yet: {refused}")
 
     def _refuse(self, uid: str, refused: ServerRefused) -> None:
         """Tell no more of a run; of none where the server does not know how."""
