@@ -103,7 +103,7 @@ ROOMS = {
         "what is around a record; another store beside it",
     ),
     "workspace": Budget(
-        14_590,
+        14_595,
         74,
         "history of other machines; what faces ask, outlines in columns, blocks that faces draw, the fields of every "
         "question, pages with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed; "

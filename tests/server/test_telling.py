@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backstory.errors import LoginRefused, ServerBusy, ServerRefused, ServerUnreachable
+from backstory.errors import BackstoryError, LoginRefused, ServerBusy, ServerRefused, ServerUnreachable
 from backstory.runs.spool import running_runs
 from backstory.sync.live_masks import EVENT_BYTES_MAX
 from backstory.workspace.runs import telling
@@ -174,3 +174,17 @@ def test_a_secret_that_another_session_of_the_repository_tells_meanwhile_is_mask
         machine.tells(10)
     there = machine.there()
     assert (PASSWORD in str(there), any(each.startswith("Again [") for each in there)) == (False, True)
+
+
+def test_while_the_settings_cannot_be_read_nothing_is_told_and_then_it_goes_on(
+    machine: TellingMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(_: object) -> None:
+        raise BackstoryError("The settings cannot be read.")
+
+    with Going(machine.bench, {"say": "first"}):
+        machine.tells()
+        with monkeypatch.context() as patched:
+            patched.setattr(machine.teller, "_rules", unreadable)
+            assert ([machine.tells(10) for _ in range(3)], len(machine.said)) == ([[], [], []], 1)
+        assert len(machine.tells(10)) == 1

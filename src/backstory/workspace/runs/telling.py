@@ -241,7 +241,12 @@ class RunTeller:
             self._masks_of(place, told.run.session_uid, told.masks)
 
     def _tell(self, uid: str, told: _Told, now: float) -> None:
-        rules = self._rules(told.masks)
+        try:
+            rules = self._rules(told.masks)
+        except (BackstoryError, OSError) as refused:
+            # Nothing leaves while a person's rules cannot be read; it goes on when they can.
+            self._say_once(f"Runs are not told to the team server now: {refused}")
+            return
         if not rules.may_leave:
             self._end(uid)
             return
