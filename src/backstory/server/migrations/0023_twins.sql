@@ -1,7 +1,7 @@
--- Whether a session is named by all of its uid is said by those that one may see.
+-- Whether a session is named by all of its uid is said by those that one may see. The one of before stays for a server of
+-- before, which may still answer.
 
 grant create on schema backstory to backstory_search;
-drop function uids_not_alone(bigint, text[], int);
 create function uids_not_alone(of_tenant bigint, among text[], uids text[], shown int)
 returns table (uid text)
 language sql stable security definer set search_path = backstory as $$
