@@ -50,6 +50,11 @@ class TeamDatabase:
             check=ConnectionPool.check_connection, name="backstory",
         )  # fmt: skip
 
+    def in_use(self) -> Self:
+        """Return this once it has a connection: whoever looks sees that the database is used. Raises PoolTimeout."""
+        self._pool.wait(WAIT_S)
+        return self
+
     @contextmanager
     def of(self, tenant: int) -> Iterator[Cursor[Row]]:
         """A transaction with one tenant's rows: kept at the end, undone by an error.
@@ -91,9 +96,9 @@ def prepared(address: str) -> TeamDatabase:
         with psycopg.connect(address, connect_timeout=WAIT_S) as connection:
             _check(connection)
             _migrate(connection)
+        return TeamDatabase(address).in_use()
     except psycopg.Error as refused:
         raise DatabaseUnusable(_said(refused)) from refused
-    return TeamDatabase(address)
 
 
 def make_own(address: str) -> str:

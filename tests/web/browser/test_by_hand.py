@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 TURNS = 150
 """The turns of the long session, and the sessions beside it."""
 LISTED = "td.heading a"
+IN_SEARCH = "document.activeElement.matches('input[name=q]')"
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +100,7 @@ def test_a_key_leads_to_the_search_from_anywhere(tab: Tab, month: Shell, path: s
     (session,) = month("list", "--all", "--json", "--limit", "1").json()["sessions"]
     tab.go(path.format(uid=session["uid"]))
     tab.press(key)
-    assert tab.js("document.activeElement.matches('input[name=q]')")
+    assert tab.js(IN_SEARCH)
     tab.page.keyboard.type("lint")
     tab.press("Enter")
     tab.page.wait_for_url("**/search?**q=lint*")
@@ -108,6 +109,7 @@ def test_a_key_leads_to_the_search_from_anywhere(tab: Tab, month: Shell, path: s
 
 def test_a_slash_in_a_field_is_a_letter(tab: Tab) -> None:
     tab.go("/search")
+    tab.until(lambda: tab.js(IN_SEARCH))
     tab.page.keyboard.type("src/main")
     assert tab.page.locator(".query input[name=q]").input_value() == "src/main"
 
@@ -131,6 +133,7 @@ def test_a_hit_is_opened_and_its_call_unfolded_with_keys_alone(tab: Tab) -> None
 
 def test_hits_appear_while_a_person_types_and_the_address_follows(tab: Tab) -> None:
     tab.go("/search")
+    tab.until(lambda: tab.js(IN_SEARCH))
     tab.page.keyboard.type("lint")
     tab.page.locator(".hits mark").first.wait_for()
     tab.until(lambda: "q=lint" in tab.path)
@@ -152,6 +155,7 @@ def test_an_older_answer_never_replaces_a_newer(tab: Tab, path: str, keys: tuple
     tab.page.route("**/search?*part=1*", hold)
     tab.go(path)
     tab.press(*keys)
+    tab.until(lambda: tab.js(IN_SEARCH))
     tab.page.keyboard.type("lint")
     tab.until(lambda: held)
     tab.page.locator(f"{within} .query input[name=q]").fill("quetzalcoatlus")
