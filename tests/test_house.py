@@ -51,8 +51,8 @@ ROOMS = {
         "that faces show beside each other; amounts of charts, and the SQL of every number",
     ),
     "cli": Budget(
-        21_205,
-        133,
+        21_290,
+        134,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
         "watched folders; files of pages; drift, named alike; keys of a context; what to do where a list is empty; "
@@ -71,8 +71,8 @@ ROOMS = {
         "copies, merges, imports ready for the index; what a row is, the schema says; texts of files; frames and bytes",
     ),
     "export": Budget(
-        3_150,
-        18,
+        3_220,
+        19,
         "other programs' logs, restored as their files or folders were, or written; masked lines, and what tells",
     ),
     "ingest": Budget(
@@ -84,7 +84,7 @@ ROOMS = {
     ),
     "mcp": Budget(1_640, 9, "nine tools, the protocol, and answers as text and as fields, masked alike"),
     "nouns": Budget(
-        4_275,
+        4_285,
         10,
         "most of it is errors.py, which has every message; amounts as people read them; stand-ins for late imports",
     ),
@@ -103,8 +103,8 @@ ROOMS = {
         "what is around a record; another store beside it",
     ),
     "workspace": Budget(
-        14_595,
-        74,
+        15_050,
+        76,
         "history of other machines; what faces ask, outlines in columns, blocks that faces draw, the fields of every "
         "question, pages with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed; "
         "contexts; ended runs that are not stored; a reader for others; images in records, subagents by their calls",

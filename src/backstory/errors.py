@@ -2130,8 +2130,8 @@ class EntryNotOurs(BackstoryError):
         )
 
 
-class SkillNotOurs(BackstoryError):
-    """There is a skill of our name that was not written from here, or that was changed."""
+class FileNotOurs(BackstoryError):
+    """There is a skill or a timer of our name that was not written from here, or that was changed."""
 
     exit_code = 73
 
@@ -2160,6 +2160,16 @@ class AgentWithout(BackstoryError):
         super().__init__(f"backstory knows no {what} of {agent}. Agents with {what}: {', '.join(known)}.")
 
 
+class NoTimers(BackstoryError):
+    """Nothing on this machine starts programs by the clock, or it refused. ``why`` is a sentence without its stop."""
+
+    exit_code = 69
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        super().__init__(f"{why}, so nothing was scheduled. Have what you use instead start: ", Next("ingest"))
+
+
 class ProgramNotUsable(BackstoryError):
     """This program could not be started by another one."""
 
@@ -2167,6 +2177,6 @@ class ProgramNotUsable(BackstoryError):
 
     def __init__(self, command: Sequence[str], why: str) -> None:
         super().__init__(
-            f"An agent could not start {' '.join(command)!a} ({why}), so nothing was written. Install backstory "
+            f"Another program could not start {' '.join(command)!a} ({why}), so nothing was written. Install backstory "
             "with pipx, and run the installed one."
         )

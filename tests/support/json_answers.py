@@ -14,6 +14,7 @@ from backstory.server.database import make_own
 from backstory.store.tables.queue import Queue
 from tests.support.bench import WAIT_S, Bench
 from tests.support.clock import Clock
+from tests.support.cron import put_crontab
 from tests.support.day_of_work import BUILD, PULL, Log
 from tests.support.going import GOOD, Going
 from tests.support.shell import Done, Shell
@@ -139,6 +140,10 @@ def _logs(ask: JsonAnswers) -> None:
     broken = ask.shell.home / ".claude" / "projects" / "p" / f"{BROKEN}.jsonl"
     broken.write_text('{"type": "user"\n')
     ask("ingest", "--explain")
+    put_crontab(ask.shell.home / "bin")
+    ask.shell.environ["PATH"] = f"{ask.shell.home / 'bin'}:{ask.shell.environ['PATH']}"
+    ask.shell.environ["XDG_RUNTIME_DIR"] = str(ask.shell.home / "none")
+    ask("ingest", "--schedule", "--dry-run")
 
 
 def _runs(ask: JsonAnswers) -> None:

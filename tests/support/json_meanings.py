@@ -52,6 +52,7 @@ came: uids of imported sessions, by what was done with them
 case: the case that was written; null where there was nothing to write one of
 changed: when an item was written last
 char_len: characters of the whole event
+changes: the changes of a timer, by file
 chars: characters
 checked: how much was checked, by kind
 checks: the last run of tests, build and so on
@@ -387,6 +388,7 @@ technical_details: a section of a summary
 text: a text
 there_count: sessions of a report that a team's server has
 things: what is ours on the machine
+timer: what starts imports by the clock: `systemd`, `launchd` or `crontab`
 tips: tips, those that cost most first
 title: the title in a line
 to: the folder it was moved to

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from backstory.errors import AgentWithout, NotInstalled, SettingsReadOnly, SkillNotOurs
+from backstory.errors import AgentWithout, FileNotOurs, NotInstalled, SettingsReadOnly
 from backstory.workspace.clients import agent_skills
 from backstory.workspace.clients.agent_skills import AgentSkills, skill_text
 from backstory.workspace.clients.settings_change import SettingsChange
@@ -74,9 +74,9 @@ def test_other_skills_and_files_beside_it_stay(home: Home) -> None:
 def test_a_skill_of_another_is_left_alone(home: Home) -> None:
     home.file().parent.mkdir(parents=True)
     home.file().write_text("mine")
-    with pytest.raises(SkillNotOurs):
+    with pytest.raises(FileNotOurs):
         home.install()
-    with pytest.raises(SkillNotOurs):
+    with pytest.raises(FileNotOurs):
         home.uninstall()
     assert home.file().read_text() == "mine"
 
@@ -86,7 +86,7 @@ def test_a_skill_that_a_person_changed_is_theirs(home: Home) -> None:
     with home.file().open("a") as file:
         file.write("And be brief.\n")
     for act in (home.install, home.uninstall):
-        with pytest.raises(SkillNotOurs):
+        with pytest.raises(FileNotOurs):
             act()
     assert home.file().read_text().endswith("And be brief.\n")
 

@@ -1,4 +1,4 @@
-"""Shared by ``mcp install`` and ``skill install``: the place, the changes of each file, and the report of them.
+"""Shared by ``mcp install``, ``skill install`` and ``ingest --schedule``: the place, the changes, the report of them.
 
 As JSON: ``agent``, ``scope``, ``file``, ``action`` (``add``, ``update``, ``remove`` or ``none``), ``written``,
 ``edits`` (each with its ``line``, the lines ``removed`` and those ``added``) and ``remarks``. `mcp install` adds
@@ -46,7 +46,7 @@ def show_and_write(
 ) -> None:  # fmt: skip
     """Print a change, then make it, unless it is a dry run."""
     if not as_json:
-        _print_change(change)
+        print_change(change)
     is_written = change.action != NONE and not dry_run
     if is_written:
         perform(change)
@@ -93,7 +93,7 @@ def _skills(app: App) -> AgentSkills:
     return AgentSkills(app.home, app.environ, app.user_home, app.worktree)
 
 
-def _print_change(change: SettingsChange) -> None:
+def print_change(change: SettingsChange) -> None:
     """The lines that go and come, and where."""
     for edit in change.edits:
         output.data(output.style(output.one_liner(f"{change.path}, line {edit.line}:"), bold=True))
@@ -103,16 +103,23 @@ def _print_change(change: SettingsChange) -> None:
             output.data(output.style(f"+ {output.clean(line)}", fg="green"))
 
 
+def edits_as_json(change: SettingsChange) -> dict[str, Any]:
+    """The change of one file."""
+    return {
+        "file": str(change.path),
+        "action": change.action,
+        "edits": [
+            {"line": each.line, "removed_lines": each.removed, "added_lines": each.added} for each in change.edits
+        ],
+    }
+
+
 def _as_json(change: SettingsChange, *, is_written: bool) -> dict[str, Any]:
     return {
         "agent": change.agent,
         "scope": change.scope,
-        "file": str(change.path),
-        "action": change.action,
         "written": is_written,
-        "edits": [
-            {"line": each.line, "removed_lines": each.removed, "added_lines": each.added} for each in change.edits
-        ],
+        **edits_as_json(change),
         "remarks": change.remarks,
     }
 
@@ -144,14 +151,18 @@ class _Asked(dict[str, str]):
 def server_program(app: App) -> ServerProgram:
     """Return the command by which an agent starts ``backstory mcp``. Raises McpNotInstalled, ProgramNotUsable."""
     _check_extra()
-    words = _words()
-    _check_starts(words, app.environ)
-    return ServerProgram(command=(*words, "mcp"), environ=dict(_variables(app)))
+    return _checked(app, removing_program(app))
 
 
 def removing_program(app: App) -> ServerProgram:
     """The same, to find what it added: nothing is started or missing."""
     return ServerProgram(command=(*_words(), "mcp"), environ=dict(_variables(app)))
+
+
+def ingest_program(app: App, *, is_checked: bool) -> ServerProgram:
+    """Return the command by which a timer starts ``backstory ingest``. Raises ProgramNotUsable."""
+    program = ServerProgram(command=(*_words(), "ingest"), environ=dict(_variables(app)))
+    return _checked(app, program) if is_checked else program
 
 
 def _words() -> list[str]:
@@ -174,14 +185,15 @@ def _check_extra() -> None:
         raise McpNotInstalled from missing
 
 
-def _check_starts(words: list[str], environ: Mapping[str, str]) -> None:
+def _checked(app: App, program: ServerProgram) -> ServerProgram:
     """Start the program once as a client would: from another folder, with few variables."""
+    words, environ = program.command, app.environ
     given = {name: environ[name] for name in ALWAYS_GIVEN if name in environ}
     try:
         for word in words:
             word.encode()
         done = subprocess.run(
-            [*words, "mcp", "--help"], cwd="/", env=given, stdin=subprocess.DEVNULL, capture_output=True,
+            [*words, "--help"], cwd="/", env=given, stdin=subprocess.DEVNULL, capture_output=True,
             timeout=START_S, check=False,
         )  # fmt: skip
     except UnicodeEncodeError as refused:
@@ -191,6 +203,7 @@ def _check_starts(words: list[str], environ: Mapping[str, str]) -> None:
     if done.returncode != 0:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit code {done.returncode}"]
         raise ProgramNotUsable(words, said[-1])
+    return program
 
 
 def _variables(app: App) -> Iterator[tuple[str, str]]:

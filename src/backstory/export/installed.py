@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import hashlib
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct, field
 
-from backstory.errors import InstallNoteUnreadable
+from backstory.errors import BackstoryError, InstallNoteUnreadable
 from backstory.store.private import as_ours, make_private_folder, write_private
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
 FOLDER = "installed"
 """The folder in our home with a note for each file that something was put into."""
 KEY_CHARS = 32
-SERVER, SKILL = "server", "skill"
+SERVER, SKILL, TIMER = "server", "skill", "timer"
 
 
 class InstallNote(Struct, frozen=True, kw_only=True):
     """The change made to one file. ``folders``: those that were made for it.
 
     Of a server: its ``entry``, the text that was ``inserted``, whether its table was made for it, and the line that has
-    the client wait for it. Of a skill: the SHA-256 of its file.
+    the client wait for it. Of a skill or a timer's file: the SHA-256 of it; ``agent`` is
+    what starts a timer.
     """
 
     what: str
@@ -74,6 +76,23 @@ class InstallNotes:
             beside.replace(file)
         except OSError as refused:
             raise as_ours(file, refused) from refused
+
+    @contextmanager
+    def kept(self, note: InstallNote, earlier: InstallNote | None) -> Iterator[None]:
+        """Write a note, then make its change; if that fails, the earlier note is there again.
+
+        The note comes first: what a crash leaves can always be taken away again. Raises DiskFull, CannotWrite.
+        """
+        self.write(note)
+        try:
+            yield
+        except BaseException:
+            with suppress(BackstoryError, OSError):
+                if earlier is None:
+                    self.drop(note.what, Path(note.path))
+                else:
+                    self.write(earlier)
+            raise
 
     def drop(self, what: str, path: Path) -> None:
         """Remove a note."""

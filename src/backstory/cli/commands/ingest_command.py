@@ -45,15 +45,32 @@ SHORTEST_MS = 50
 @click.option("--explain", is_flag=True, help="Show where logs were looked for, and what was skipped.")
 @click.option("--forgotten", is_flag=True, help="Also import sessions that you removed.")
 @click.option("--watch", "-w", is_flag=True, help="Keep watching: import new lines until Ctrl-C.")
+@click.option("--schedule", is_flag=True, help="Have it done every hour: write a timer of your own.")
+@click.option("--unschedule", is_flag=True, help="Take that timer out.")
+@click.option("--dry-run", is_flag=True, help="Show the change; write nothing.")
 @json_option
 @store_option
 @click.pass_obj
-def command(app: App, only: tuple[str, ...], explain: bool, forgotten: bool, watch: bool, as_json: bool) -> None:
+def command(
+    app: App, only: tuple[str, ...], explain: bool, forgotten: bool, watch: bool, schedule: bool, unschedule: bool,
+    dry_run: bool, as_json: bool,
+) -> None:  # fmt: skip
     """Import new and changed agent logs from this machine into the store.
 
     With --watch, new lines are searchable within a second. Each import that found something prints a line on stderr;
     with --json each import, the first included, is one line of JSON on stdout.
+
+    With --schedule, systemd, launchd or cron starts an import every hour, as the files or the line say that are shown
+    first. Nothing of ours keeps running between, and --unschedule leaves all as it was before.
     """
+    if schedule or unschedule:
+        from backstory.cli.scheduling import change_timer
+
+        _check_alone(only, explain, forgotten, watch, schedule and unschedule)
+        change_timer(app, is_going=unschedule, dry_run=dry_run, as_json=as_json)
+        return
+    if dry_run:
+        raise click.UsageError("--dry-run shows what --schedule or --unschedule would write.")
     if says_off(app, as_json=as_json):
         return
     if forgotten and app.home_store.exists:
@@ -62,6 +79,11 @@ def command(app: App, only: tuple[str, ...], explain: bool, forgotten: bool, wat
         _follow(app, only, explain=explain, as_json=as_json)
         return
     import_logs(app, only, explain=explain, as_json=as_json)
+
+
+def _check_alone(*given: object) -> None:
+    if any(given):
+        raise click.UsageError("--schedule and --unschedule stand alone, or with --dry-run.")
 
 
 def import_logs(app: App, only: Sequence[str] = (), *, explain: bool = False, as_json: bool = False) -> None:

@@ -34,10 +34,10 @@ HEADS = ("KIND", "SIZE", "AGENT", "PATH")
 def command(ctx: click.Context, names: tuple[str, ...], everything: bool, yes: bool, as_json: bool) -> None:
     """List what backstory has on this machine, with sizes; take out what is named, by its kind or path.
 
-    mcp and skill: what `mcp install` and `skill install` put into agents' settings. completion: lines in shells'
-    profiles. exclude: the line in .git/info/exclude. store: projects' stores. home: the home folder with the home
-    store. Files of others are then as they were before, byte for byte. Agents' own logs stay in any case. Without a
-    name nothing is changed.
+    timer: what `ingest --schedule` wrote. mcp and skill: what `mcp install` and `skill install` put into agents'
+    settings. completion: lines in shells' profiles. exclude: the line in .git/info/exclude. store: projects' stores.
+    home: the home folder with the home store. Files of others are then as they were before, byte for byte. Agents' own
+    logs stay in any case. Without a name nothing is changed.
     """
     app: App = ctx.obj
     machine = _machine(app, ctx)
@@ -61,12 +61,14 @@ def command(ctx: click.Context, names: tuple[str, ...], everything: bool, yes: b
 
 
 def _machine(app: App, ctx: click.Context) -> MachineToLeave:
-    from backstory.cli.installing import removing_program
+    from backstory.cli.installing import ingest_program, removing_program
+    from backstory.cli.scheduling import timers_of
 
     completion = importlib.import_module("backstory.cli.commands.completion_command")
     return MachineToLeave(
         home=app.home, user_home=app.user_home, environ=app.environ, folder=app.worktree,
         known=app.workspace.known_projects, program=removing_program(app),
+        importing=ingest_program(app, is_checked=False), timers=timers_of(app),
         scripts=[completion.script_for(shell, ctx.find_root().command) for shell in SHELLS],
     )  # fmt: skip
 

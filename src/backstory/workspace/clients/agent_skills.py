@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory import agents
-from backstory.errors import AgentWithout, NotInstalled, SkillNotOurs
+from backstory.errors import AgentWithout, FileNotOurs, NotInstalled
 from backstory.export.installed import SKILL, InstallNote, InstallNotes
 from backstory.export.rewriting import check_writable, found_file, missing_folders
 from backstory.workspace.clients.settings_change import (
@@ -44,12 +44,12 @@ class AgentSkills:
     def plan_install(self, agent: str, scope: str) -> SettingsChange:
         """Return the change that adds the skill for an agent's client; an empty one if it is there.
 
-        Raises UnknownAgent, AgentWithout, SettingsUnusable, SettingsReadOnly, SkillNotOurs, InstallNoteUnreadable.
+        Raises UnknownAgent, AgentWithout, SettingsUnusable, SettingsReadOnly, FileNotOurs, InstallNoteUnreadable.
         """
         path, found, note = self._place(agent, scope)
         data = skill_text().encode()
         if found.data is not None and found.data != data and not _is_as_noted(found, note):
-            raise SkillNotOurs(path)
+            raise FileNotOurs(path)
         action = NONE if found.data == data else ADD if found.data is None else UPDATE
         gone = (found.data or b"").decode("utf-8", "replace").splitlines()
         noted = InstallNote(
@@ -68,7 +68,7 @@ class AgentSkills:
         if found.data is None:
             raise NotInstalled(FILE, path.parent)
         if found.data != skill_text().encode() and not _is_as_noted(found, note):
-            raise SkillNotOurs(path)
+            raise FileNotOurs(path)
         return SettingsChange(
             what=SKILL, agent=agent, scope=scope, path=path, action=REMOVE, found=found, data=None, earlier=note
         )

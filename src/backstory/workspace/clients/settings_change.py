@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from backstory.errors import BackstoryError, SettingsUnusable
+from backstory.errors import SettingsUnusable
 from backstory.export.rewriting import remove, rewrite
 
 if TYPE_CHECKING:
@@ -64,17 +63,8 @@ def perform(change: SettingsChange, notes: InstallNotes) -> None:
             rewrite(change.found, change.data)
         notes.drop(change.what, change.found.path)
         return
-    # The note comes first: what a crash leaves can always be taken away again.
-    notes.write(change.note)
-    try:
+    with notes.kept(change.note, change.earlier):
         rewrite(change.found, change.data or b"", is_private=change.scope == USER)
-    except BaseException:
-        with suppress(BackstoryError, OSError):
-            if change.earlier is None:
-                notes.drop(change.what, change.found.path)
-            else:
-                notes.write(change.earlier)
-        raise
 
 
 def text_of(found: FoundFile, path: Path) -> str:

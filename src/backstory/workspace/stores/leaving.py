@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from backstory.projects.registry import KnownProjects
     from backstory.workspace.clients.agent_servers import ServerProgram
     from backstory.workspace.clients.settings_change import SettingsChange
+    from backstory.workspace.clients.timers import UserTimers
 
-KINDS = ("mcp", "skill", "completion", "exclude", "store", "home")
+KINDS = ("timer", "mcp", "skill", "completion", "exclude", "store", "home")
 """The kinds of what is ours, in the order in which they are taken out: the notes about the first are in the last."""
 PROFILES = (
     ".bashrc", ".bash_profile", ".profile", ".zshrc", ".config/fish/config.fish",
@@ -55,7 +56,10 @@ _SOURCED = lazy_regex(
 
 
 class OwnThing(Struct, frozen=True, kw_only=True):
-    """A thing of ours. ``about``: its agent; ``why``: the reason that it cannot be taken out, '' for none."""
+    """A thing of ours. ``about``: its agent, or what starts a timer.
+
+    ``why``: the reason that it cannot be taken out, '' for none.
+    """
 
     kind: str
     path: Path
@@ -73,13 +77,16 @@ class MachineToLeave(Struct, frozen=True, kw_only=True):
     folder: Path
     known: KnownProjects
     program: ServerProgram
+    importing: ServerProgram
+    """The program that a timer starts."""
+    timers: UserTimers
     scripts: Sequence[str]
     """The completion scripts of shells, as they are printed."""
 
     def things(self) -> list[OwnThing]:
         """Return all that is ours, in the order in which it is taken out."""
         entries = [each for each, _ in self._entries()]
-        return [*entries, *self._completions(), *self._excludes(), *self._stores(), *self._home()]
+        return [*self._timers(), *entries, *self._completions(), *self._excludes(), *self._stores(), *self._home()]
 
     def take_out(self, thing: OwnThing) -> list[str]:
         """Take a thing out; return what is left where it was, because it is not ours.
@@ -93,6 +100,8 @@ class MachineToLeave(Struct, frozen=True, kw_only=True):
             case "store":
                 check_idle(self.home, "removed", thing.path)
                 return _remove_store(thing.path)
+            case "timer":
+                self.timers.perform(self.timers.plan_unschedule(self.importing))
             case "exclude":
                 found = found_file(thing.path)
                 _write(found, git.without_excluded(found.data or b"", NAME))
@@ -138,6 +147,18 @@ class MachineToLeave(Struct, frozen=True, kw_only=True):
             return None if path is None else (_thing(kind, path, 0, agent, str(refused)), None)
         size = len(change.found.data or b"") - len(change.data or b"")
         return _thing(kind, change.path, size, agent), change
+
+    def _timers(self) -> Iterator[OwnThing]:
+        """The timer, called by the file that switches it on. One that was removed by hand is none."""
+        with suppress(NotInstalled):
+            try:
+                plan = self.timers.plan_unschedule(self.importing)
+            except BackstoryError as refused:
+                for state in self.timers.states():
+                    yield _thing("timer", state.path, 0, state.kind, str(refused))
+                return
+            size = sum(len(each.found.data or b"") - len(each.data or b"") for each in plan.changes)
+            yield _thing("timer", plan.changes[-1].path, size, plan.kind)
 
     def _completions(self) -> Iterator[OwnThing]:
         for name in PROFILES:
