@@ -252,12 +252,14 @@ class Scheduler:
         runs = yield from self._runs_of(located)
         prompts, before = runs.enqueue(messages, options)
         lease, holder = runs.lease_at_last()
+        if lease is not None and not is_agreed and not runs.are_queued(lease, prompts):
+            # The run took them, and ended meanwhile.
+            lease.release()
+            yield Notice(f"{runs.label} took it.")
+            return
         if lease is not None and if_idle is IfIdle.ASK and not is_agreed:
             # The run ended meanwhile. What it did not receive is not run unasked.
             late = runs.take_late(lease, prompts)
-            if not late:
-                yield Notice(f"{runs.label} took it.")
-                return
             is_agreed = self._agreed(located, agrees)
             prompts, before = runs.enqueue([(each.kind, each.content) for each in late], options)
             lease, holder = runs.lease_at_last()

@@ -265,6 +265,11 @@ class SessionRuns:
         runs = [run for spool in spools if (run := spool.run) is not None]
         return holder not in ("", ORPHANED) and all(agents.load(run.agent).steer is not None for run in runs)
 
+    def are_queued(self, lease: SessionLease, prompts: Sequence[QueuedPrompt]) -> bool:
+        """Return True if some of them are still queued."""
+        uids = {each.uid for each in prompts}
+        return any(each.uid in uids for each in lease.queue.prompts(self._session.uid))
+
     def take_late(self, lease: SessionLease, prompts: Sequence[QueuedPrompt]) -> list[QueuedPrompt]:
         """Take what came too late for a run out of the queue again, and release the session; returns what it was."""
         uids = {each.uid for each in prompts}
