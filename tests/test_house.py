@@ -93,7 +93,7 @@ ROOMS = {
         11,
         "git and the one place that starts it, the registry of stores, the move of the home, the key of masks",
     ),
-    "runs": Budget(3_355, 14, "a run from its prompt to its stored end, and the reasons for its order"),
+    "runs": Budget(3_365, 14, "a run from its prompt to its stored end, and the reasons for its order"),
     "search": Budget(785, 3, "hits with their excerpts, and the words that near ones have, names of files"),
     "store": Budget(
         13_895,

@@ -133,6 +133,13 @@ def test_a_spool_that_is_removed_by_half_still_says_whose_it_was(home: Path, mon
 # processes ----------------------------------------------------------------------------------------------------------
 
 
+def test_a_spool_that_is_removed_while_somebody_looks_says_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool = Spool(home / SPOOLS / "gone")
+    # Its files were there when it was asked whether they are.
+    monkeypatch.setattr(Path, "exists", lambda path: path.parent == spool.folder and path.name != "process.json")
+    assert (spool.was_started, spool.last_word_ms(), spool.signs_of_work()) == (False, 0, [])
+
+
 @pytest.fixture(params=["files", "elsewhere"])
 def system(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A system with files about processes, and one without."""

@@ -27,6 +27,7 @@ from backstory.store.private import as_ours, make_private_folder, sync, write_pr
 if TYPE_CHECKING:
     import shutil
     import signal
+    from collections.abc import Iterator
 
     from backstory.agents import jsonl
     from backstory.model import Event
@@ -155,7 +156,7 @@ class Spool:
     @property
     def was_started(self) -> bool:
         """True if the agent was started: its process was recorded, or it wrote something before that."""
-        has_output = any(each.exists() and each.stat().st_size for each in (self.stdout, self.stderr))
+        has_output = any(each.st_size for each in _seen(self.stdout, self.stderr))
         return has_output or (self.folder / "process.json").exists()
 
     def note_word(self, line: bytes) -> None:
@@ -253,7 +254,7 @@ class Spool:
 
         If the system reports nothing about processes, it is the size of the outputs.
         """
-        found: list[object] = [each.stat().st_size for each in (self.stdout, self.stderr) if each.exists()]
+        found: list[object] = [each.st_size for each in _seen(self.stdout, self.stderr)]
         return [*found, *map(process.sign_of_work, self.family())]
 
     def cancel(self, why: str = "") -> None:
@@ -290,8 +291,8 @@ class Spool:
 
     def last_word_ms(self) -> int:
         """Return the time of the agent's last output, in ms since 1970; without output that of its start."""
-        written = [each for each in (self.stdout, self.stderr, self.folder / RUN) if each.exists()]
-        return max((each.stat().st_mtime_ns // 1_000_000 for each in written), default=0)
+        written = _seen(self.stdout, self.stderr, self.folder / RUN)
+        return max((each.st_mtime_ns // 1_000_000 for each in written), default=0)
 
     def age_s(self) -> float:
         """Return the seconds since a file was last created or removed in it."""
@@ -339,6 +340,13 @@ def _append_whole(file: int, data: bytes) -> None:
     except OSError:
         os.ftruncate(file, size)
         raise
+
+
+def _seen(*paths: Path) -> Iterator[os.stat_result]:
+    """Yield what the disk says of the files that are there: another process may remove a spool at any moment."""
+    for path in paths:
+        with suppress(FileNotFoundError):
+            yield path.stat()
 
 
 def running_runs(home: Path) -> list[tuple[Spool, Run]]:
