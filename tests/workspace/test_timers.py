@@ -210,6 +210,14 @@ def test_a_manager_that_does_not_answer_gets_its_units_all_the_same(machine: Mac
     assert machine.why() == [""]
 
 
+def test_units_are_taken_out_where_they_were_written(systemd: Machine) -> None:
+    systemd.schedule()
+    environ = {"PATH": str(systemd.programs), "XDG_CONFIG_HOME": str(systemd.root / "other")}
+    systemd.timers = UserTimers(systemd.ours, environ, systemd.home, "linux")
+    systemd.unschedule()
+    assert systemd.tree() == []
+
+
 @pytest.mark.parametrize("left", [0, 1, 2])
 def test_what_a_kill_left_is_scheduled_or_taken_out_by_the_next(systemd: Machine, left: int) -> None:
     systemd.schedule()

@@ -98,7 +98,10 @@ class UserTimers:
     """The timers of one person. ``home``: ours; ``platform``: as ``sys.platform`` has it."""
 
     def __init__(self, home: Path, environ: Mapping[str, str], user_home: Path, platform: str) -> None:
-        self._environ, self._user_home, self._platform = environ, user_home, platform
+        self._runtime = environ.get("XDG_RUNTIME_DIR") or f"/run/user/{user_number()}"
+        # Without it systemctl finds no manager, as after `su`.
+        self._environ = {**environ, "XDG_RUNTIME_DIR": self._runtime}
+        self._user_home, self._platform = user_home, platform
         self._notes = InstallNotes(home)
         self._cron = CronTimer(self._notes, environ)
 
@@ -175,8 +178,7 @@ class UserTimers:
         """Return what starts programs by the clock here. Raises NoTimers."""
         if self._platform == "darwin":
             return LAUNCHD
-        runtime = self._environ.get("XDG_RUNTIME_DIR") or f"/run/user/{user_number()}"
-        if has_program(CONTROL[0], self._environ) and Path(runtime, "systemd").is_dir():
+        if has_program(CONTROL[0], self._environ) and Path(self._runtime, "systemd").is_dir():
             return SYSTEMD
         if has_program(CRONTAB, self._environ):
             return CRONTAB
@@ -184,11 +186,14 @@ class UserTimers:
 
     def _files(self, kind: str, program: ServerProgram) -> dict[Path, str]:
         """The files of a timer with their text, the one that switches it on at last."""
-        if kind == LAUNCHD:
-            return {self._user_home / "Library" / "LaunchAgents" / f"{LABEL}.plist": _plist(program)}
         config = Path(self._environ.get("XDG_CONFIG_HOME") or self._user_home / ".config")
         units = config / "systemd" / "user"
-        return {units / f"{NAME}.service": _service(program), units / f"{NAME}.timer": UNIT}
+        files = {units / f"{NAME}.service": _service(program), units / f"{NAME}.timer": UNIT}
+        if kind == LAUNCHD:
+            files = {self._user_home / "Library" / "LaunchAgents" / f"{LABEL}.plist": _plist(program)}
+        # They stay where they were written, also when the folder of settings is another by now.
+        noted = {Path(note.path).name: Path(note.path) for note in self._notes.all(TIMER)}
+        return {noted.get(path.name, path): text for path, text in files.items()}
 
     def _plan(self, kind: str, changes: tuple[SettingsChange, ...]) -> TimerPlan:
         is_going, last = changes[0].action == REMOVE, changes[-1].path
