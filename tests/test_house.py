@@ -39,10 +39,10 @@ ROOMS = {
         "folder of events",
     ),
     "ask": Budget(
-        5_220,
-        22,
+        5_425,
+        23,
         "a question each; marks of sessions; what a filter chooses, what lists are sorted by, worked out beforehand; "
-        "the newest looked into one by one; rows of files",
+        "the newest looked into one by one; rows of files; the room of each",
     ),
     "chronicle": Budget(
         5_240,
@@ -51,12 +51,13 @@ ROOMS = {
         "that faces show beside each other; amounts of charts, and the SQL of every number",
     ),
     "cli": Budget(
-        21_290,
-        134,
+        21_485,
+        135,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
         "watched folders; files of pages; drift, named alike; keys of a context; what to do where a list is empty; "
-        "drafts that two screens share, what is painted once, around a hit first; a search of a server",
+        "drafts that two screens share, what is painted once, around a hit first; a search of a server; "
+        "what is pruned, and its question",
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(
@@ -84,7 +85,7 @@ ROOMS = {
     ),
     "mcp": Budget(1_640, 9, "nine tools, the protocol, and answers as text and as fields, masked alike"),
     "nouns": Budget(
-        4_285,
+        4_310,
         10,
         "most of it is errors.py, which has every message; amounts as people read them; stand-ins for late imports",
     ),
@@ -96,18 +97,19 @@ ROOMS = {
     "runs": Budget(3_365, 14, "a run from its prompt to its stored end, and the reasons for its order"),
     "search": Budget(785, 3, "hits with their excerpts, and the words that near ones have, names of files"),
     "store": Budget(
-        13_895,
+        13_935,
         51,
         "the file, or one that takes its place, a reader a thread, its tables, chunks made of another log's, stores of "
         "before in memory, one filter; texts of files and of sections; what people set in contexts; "
         "what is around a record; another store beside it",
     ),
     "workspace": Budget(
-        15_050,
-        76,
+        15_440,
+        77,
         "history of other machines; what faces ask, outlines in columns, blocks that faces draw, the fields of every "
         "question, pages with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed; "
-        "contexts; ended runs that are not stored; a reader for others; images in records, subagents by their calls",
+        "contexts; ended runs that are not stored; a reader for others; images in records, subagents by their calls; "
+        "what is pruned",
     ),
     "sync": Budget(
         4_070,

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime, timedelta
 
+from backstory.lazy import lazy_regex
+
 INTEGER_MAX = 2**63 - 1
 """The largest integer of a column."""
 OVER = INTEGER_MAX + 1
@@ -135,9 +137,26 @@ def duration(ms: int | None) -> str:
     return f"{ms / 60_000:.0f} min" if ms < 5_400_000 else f"{ms / 3_600_000:.1f} h"
 
 
+_SIZE = lazy_regex(r"(?i)(\d+(?:\.\d+)?)\s*(?:([kmgt])(i?)b?|b)?")
+
+
 def size(count: int) -> str:
     """Format a number of bytes."""
     return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count / 1e3:.1f} KB" if count >= 1000 else f"{count} B"
+
+
+def bytes_of(text: str) -> int | None:
+    """The number of bytes that a person writes: 500MB, 1.5 GB, 800 KiB, 4096; None for anything else.
+
+    >>> [bytes_of(each) for each in ("500MB", "1.5 g", "2KiB", "4096", "much", "-1")]
+    [500000000, 1500000000, 2048, 4096, None, None]
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        return None
+    number, unit, is_binary = found.groups()
+    size = float(number) * (1024 if is_binary else 1000) ** " kmgt".index((unit or " ").lower())
+    return int(size) if size <= INTEGER_MAX else None
 
 
 def local(ms: int | None) -> str:

@@ -944,6 +944,15 @@ class NotConfirmed(BackstoryError):
         super().__init__(f"{what} was not confirmed, so nothing was changed. Add --yes to skip the question.")
 
 
+class AnsweredLate(BackstoryError):
+    """A question was answered so late that it may be about something else by now."""
+
+    exit_code = 75
+
+    def __init__(self) -> None:
+        super().__init__("More than a minute went by before the answer, so nothing was changed. Run it again.")
+
+
 class NoRepository(BackstoryError):
     """A folder is in no git repository."""
 

@@ -344,6 +344,8 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
     "project moves": [(), ("--json",)],
     "migrate-home": [("no", f"to {EVIL_NAME}"), (EVIL_NAME, EVIL_NAME), (f"../{COPY}", f"to {EVIL_NAME}"),
                      ("../backstory", f"../to {EVIL_NAME}"), (f"../to {EVIL_NAME}", f"../json {EVIL_NAME}", "--json")],
+    "prune": [("--agent", "claude"), ("--gone", "--json"), ("--older", EVIL_NAME), ("--repo", EVIL_NAME),
+              ("--larger", EVIL_NAME), ("--project", EVIL_NAME), ("--agent", "claude", "--keep", "named", "-y")],
     "rm": [(UID,), ("S1",), ("-y", UID), (EVIL_NAME,)],
     "backup": [(EVIL_NAME,), ("/no/where/" + EVIL_NAME,)],
     "config list": [(), ("--json",)],

@@ -334,6 +334,7 @@ def _last(ask: JsonAnswers) -> None:
     """What takes things away."""
     old, new = ask.bench.project, ask.bench.root / "moved"
     ask("uninstall")
+    ask("prune", "--agent", "claude")
     ask("rm", LOG, "--yes")
     ask.bench.project = ask.shell.cwd = old.rename(new)
     ask("project", "move", str(old), str(new))

@@ -36,6 +36,7 @@ by_agent: figures of each agent
 by_day: figures of each day
 by_model: figures of each model
 by_person: figures of each person of a team
+by_project: figures of each agent in each project
 by_repository: figures of each repository
 by_session: figures of each session
 bytes: the length of a file or of what was moved
@@ -83,6 +84,7 @@ context_used: characters of context since the last summary
 converted: records that are written in the agent's own form
 copies: sessions that hold copies of what was deleted
 copy: true if a hit is in a copied turn
+copy_count: how many sessions hold copies of turns of those that went
 cost_kind: how a cost is known: `exact`, `computed`, `lower bound`, `included`, `unknown`
 cost_source: where a turn's cost is from
 cost_usd: the cost in dollars, where it is known; `low_usd` and `high_usd` are its bounds
@@ -147,6 +149,7 @@ fork: where two branches part
 format: the form of an export
 found: the program of an agent
 frame_count: frames that came
+freed_bytes: bytes that are free on the disk afterwards; before that, about
 from: the folder that was moved
 from_elsewhere: true if it came with a store that is not trusted
 gone_folders: folders that are gone, in which sessions wrote lines that no session here wrote
@@ -173,7 +176,9 @@ input: tokens of input
 instead: words that were searched for, by the word typed
 invitation: a code by which one person comes in to a team
 is_binary: true if a file is no text
+is_dry_run: true where nothing was changed
 is_due: true if a summary is due
+is_enough: true if the store is as small as was asked for
 is_generated: true if a file is generated
 is_live: true if an event is not stored yet
 is_log_there: true if the client's log is where it looks for it
@@ -199,6 +204,7 @@ last_cost_usd: the cost of the last turn
 last_duration_ms: how long the last turn took
 last_seq: the last record
 last_there: its last record
+late_stores: stores that could not be written now, and catch up later
 leaf: the number of a branch
 leaving: repositories of which sessions would leave
 left: the first branch that is compared
@@ -324,6 +330,7 @@ rewound: true if the agent went back before it
 right: the second branch that is compared
 rights: what a login may: `read`, `search`, `sync`, `admin`, `steer`
 role: who speaks: `user`, `assistant`, `tool`
+room_bytes: bytes of stores that something takes, about
 row_counts: rows of a file, by kind
 rows: rows, each a list in the order of `columns`
 rule: the rule of a finding
@@ -331,9 +338,9 @@ runs: runs; of a file ranges of lines
 scope: the kind of text of a hit; of settings `user` or `project`
 score: how well a hit fits
 sealed: true where files are sealed with a passphrase
+seen: the day on which a machine sent something last
 sent: true if a turn is sent
 sent_uids: sessions, by uid, of which a team's server confirmed something
-seen: the day on which a machine sent something last
 seq: a record: `@12` of a session
 seqs: records
 served: settings that still have the old folder
@@ -355,6 +362,7 @@ since: the beginning of the time that was asked for
 skipped_paths: files that the new folder has already
 snippet: the text around a hit
 source: where history was pulled from: a machine or a folder
+spared: sessions that were meant and stay, each with the reason
 src: who wrote an item: `user` or `agent`
 started: when it began
 state: the state of a run
@@ -366,6 +374,7 @@ steps: how many parts a summary takes
 stop_reason: why the model stopped
 stopped: true if a search took too long
 store: the path of a store
+stores: stores, each with its path and figures
 strength: how it is known who wrote lines: `wrote it`, `likely`, `no session`
 subagent_uid: the subagent whose record it is
 subagents: sessions that this one started

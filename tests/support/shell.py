@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 INSIDE = {
     "backup", "board", "branches", "chronicle", "config", "context", "diff", "doctor", "export", "help", "import",
-    "ingest", "list", "optimize", "project", "reindex", "rename", "scan", "search", "show", "sql", "stats", "tree",
-    "verify",
+    "ingest", "list", "optimize", "project", "prune", "reindex", "rename", "scan", "search", "show", "sql", "stats",
+    "tree", "verify",
 }  # fmt: skip
 """Commands that start nothing that outlives them: in a process of their own they do the same."""
 

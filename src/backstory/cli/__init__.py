@@ -69,6 +69,7 @@ GROUPS = {
         "rename": "Name a session.",
         "project": "Tell backstory that a folder was moved.",
         "rm": "Delete sessions from the store (the agents' logs stay).",
+        "prune": "Remove old or large sessions, and free their room.",
         "verify": "Check every byte, every reference and the index.",
         "optimize": "Recompress old logs and compact the index.",
         "reindex": "Import, then rebuild the index and all derived tables.",

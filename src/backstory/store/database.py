@@ -422,11 +422,11 @@ class Database:
             append.write_all(db, made)
         return made
 
-    def give_pages_back(self) -> None:
-        """Give the free pages of the file back to the disk."""
+    def give_pages_back(self, most: int = 0) -> None:
+        """Give the free pages of the file back to the disk; ``most``: so many at most, 0: all."""
         with connection.translated(self.path):
             # One page is given back per step, so the statement has to be stepped to its end.
-            for _ in self.writer().execute("pragma incremental_vacuum"):
+            for _ in self.writer().execute(f"pragma incremental_vacuum({most})"):
                 pass
 
     def reader(self) -> apsw.Connection:

@@ -176,6 +176,8 @@ project moves
 project moves --json
 rm S3
 rm S3 --copies --yes
+prune --older 90d --dry-run
+prune --to-size 2GB --keep named
 verify
 verify --json
 optimize

@@ -49,8 +49,11 @@ def doomed(db: apsw.Connection, session_id: int) -> dict[str, list[Log]]:
     return {uid: logs.of_session(db, each) for each, uid in sessions.doomed(db, session_id)}
 
 
-def remove(store: Database, session_ids: Sequence[int]) -> list[str]:
-    """Remove sessions and their subagents', with their bytes; return their uids. See ``Store.remove``."""
+def remove(store: Database, session_ids: Sequence[int], *, erases: bool = True) -> list[str]:
+    """Remove sessions and their subagents', with their bytes; return their uids. See ``Store.remove``.
+
+    ``erases``: False where more are removed, behind which the caller erases.
+    """
 
     def remove_all(db: apsw.Connection) -> list[str]:
         going, noted = [sessions.get(db, each).id for each in session_ids], sessions.project_names(db).upto
@@ -69,7 +72,8 @@ def remove(store: Database, session_ids: Sequence[int]) -> list[str]:
 
     # The rows go in one transaction, and count as gone; to write the file anew comes behind it and may be repeated.
     removed = store.decide(remove_all)
-    erase(store)
+    if erases:
+        erase(store)
     return removed
 
 
@@ -122,6 +126,31 @@ def erase(store: Database) -> None:
         erasing.patiently(store.path, step)
 
 
+def free_room(store: Database) -> None:
+    """Erase what was removed, and give its room back to the disk, also where that has little left."""
+    if not store.ask(erasing.is_due):
+        return
+    _empty_wal(store)
+    before, free = 0, store.ask(_free_pages)
+    while free != before and not _has_room(store):
+        # Some free pages at a time: what is left then takes less room to be written anew.
+        store.give_pages_back(PAGES_AT_ONCE)
+        _empty_wal(store)
+        before, free = free, store.ask(_free_pages)
+    erase(store)
+    _empty_wal(store)
+
+
+def _empty_wal(store: Database) -> None:
+    # Readers may be in the way.
+    with suppress(errors.StoreBusy):
+        erasing.empty_wal(store.writer(), store.path)
+
+
+def _free_pages(db: apsw.Connection) -> int:
+    return int(str(db.execute("pragma freelist_count").get))
+
+
 # the file -----------------------------------------------------------------------------------------------------------
 
 
@@ -133,6 +162,8 @@ def merge_index(store: Database) -> None:
 
 PACKED_BYTES_S, READ_BYTES_S, REWRITTEN_BYTES_S = 20_000_000, 100_000_000, 50_000_000
 """The bytes of logs that are packed in a second, those that are looked through, and those of a file written anew."""
+PAGES_AT_ONCE = 16
+"""The most free pages that are given back at a time on a nearly full disk: others take their places first."""
 ROOM_PART = 10
 """A file takes no more room than its own length and this part of it while it is made smaller."""
 _TO_SETTLE = "exists (select 1 from lent)"
@@ -199,11 +230,21 @@ def optimize_work(store: Database, before: int) -> OptimizeWork:
 
 def check_room(store: Database) -> int:
     """The most bytes that making the file smaller may take meanwhile; raises NoRoom where the disk has fewer."""
-    size = store.path.stat().st_size
-    needed, free = size + size // ROOM_PART, shutil.disk_usage(store.path.parent).free
+    needed, free = _room(store)
     if free < needed:
         raise errors.NoRoom(store.path, needed, free)
     return needed
+
+
+def _has_room(store: Database) -> bool:
+    needed, free = _room(store)
+    return free >= needed
+
+
+def _room(store: Database) -> tuple[int, int]:
+    """The most bytes that writing a file anew takes meanwhile, and those that are free on its disk."""
+    size = store.path.stat().st_size
+    return size + size // ROOM_PART, shutil.disk_usage(store.path.parent).free
 
 
 def optimize(store: Database, before: int, progress: Callable[[int, int], None]) -> None:
@@ -217,9 +258,8 @@ def optimize(store: Database, before: int, progress: Callable[[int, int], None])
         progress(number, len(todo))
     merge_index(store)
     store.give_pages_back()
-    # The file is shorter then by what is free, before a WAL as long as the file may come. Readers may be in the way.
-    with suppress(errors.StoreBusy):
-        erasing.empty_wal(store.writer(), store.path)
+    # The file is shorter then by what is free, before a WAL as long as the file may come.
+    _empty_wal(store)
     erase(store)
 
 

@@ -39,12 +39,18 @@ class Removed(Struct, kw_only=True):
 
 
 class Removal:
-    """Sessions to remove, with all that goes with them. ``found``: each uid with the store it was found in."""
+    """Sessions to remove, with all that goes with them. ``found``: each uid with the store it was found in.
 
-    def __init__(self, decisions: DecisionWriter, found: Sequence[tuple[Store, str]], project: Store | None) -> None:
+    ``stores``: they are removed from these alone; None: from every one that may hold them.
+    """
+
+    def __init__(
+        self, decisions: DecisionWriter, found: Sequence[tuple[Store, str]], project: Store | None, *,
+        stores: Sequence[Store] | None = None,
+    ) -> None:  # fmt: skip
         self._decisions, self._found = decisions, found
         self._owners = {uid: decisions.owner(store, uid) for store, uid in found}
-        self.stores = self._ordered(project)
+        self.stores = self._ordered(project) if stores is None else list(stores)
         self.wanted = [uid for _, uid in found]
         self.uids = self._all_with(self.wanted)
         self.copies, self.sources = copies.split(self.uids, _holders(self.stores, self.uids))
@@ -84,9 +90,12 @@ class Removal:
         """The sessions that still hold the words when these are removed."""
         return [*self.copies, *self.sources]
 
-    def perform(self, home: Path, report: Callable[[str], None]) -> Removed:
-        """Remove the sessions. Raises what keeps the first of them from being removed anywhere."""
-        refused = self._remove()
+    def perform(self, home: Path, report: Callable[[str], None], *, erases: bool = True) -> Removed:
+        """Remove the sessions. Raises what keeps the first of them from being removed anywhere.
+
+        ``erases``: also write the files anew, so that nothing is left in them; else that is to be done later.
+        """
+        refused = self._remove(erases)
         uids = list(self.uids)
         late = [each for uid in self.wanted for each in self._owners[uid].late]
         late += [Late(path, short_reason(each)) for path, each in refused.items() if self._will_catch_up(path, each)]
@@ -97,7 +106,7 @@ class Removal:
             running=_drop_spools(home, set(uids)),
         )
 
-    def _remove(self) -> dict[Path, BackstoryError]:
+    def _remove(self, erases: bool) -> dict[Path, BackstoryError]:
         """Remove the sessions from each store; returns what was in the way, by the store's path."""
         refused: dict[Path, BackstoryError] = {}
         removed = set[str]()
@@ -107,7 +116,7 @@ class Removal:
                 self._have_owner_looked_at(uid, store)
             try:
                 if here:
-                    store.remove(*(store.session(uid) for uid in here))
+                    maintenance.remove(store, [store.session(uid).id for uid in here], erases=erases)
                     removed.update(here)
             except BackstoryError as error:
                 refused[store.path] = error

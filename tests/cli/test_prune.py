@@ -1,0 +1,446 @@
+"""``prune``: what it chooses, that nothing goes unasked, and that its room is free afterwards."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import shutil
+import signal
+from typing import TYPE_CHECKING, Any
+
+import apsw
+import pytest
+
+from backstory.cli import output
+from backstory.errors import BackstoryError, DiskFull, NotErased
+from backstory.store import Store, open_store
+from backstory.store.file import erasing, maintenance
+from backstory.workspace.opening import open_workspace
+from backstory.workspace.stores import pruning
+from backstory.workspace.stores.importing import no_progress
+from backstory.workspace.stores.pruning import Pruner, PruneWish
+from tests.support.bench import Bench
+from tests.support.clock import NOW
+from tests.support.counts import steps
+from tests.support.faults import Disk, failing_disk
+from tests.support.going import GOOD, Going
+from tests.support.leftovers import leftovers
+from tests.support.pruned import LATER, NEW, OLD, ids, prose, put, put_subagent, settled
+from tests.support.shell import Shell
+from tests.support.small_disk import small_disk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+
+EVERYTHING = {"old", "later", "new", "away", "large"}
+USAGE, TRY_AGAIN, INVALID = 2, 75, 64
+MB = 1_000_000
+command = importlib.import_module("backstory.cli.commands.prune_command")
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    home = tmp_path_factory.mktemp("pruned") / "home"
+    home.mkdir()
+    return settled(Shell(home))
+
+
+@pytest.fixture
+def desk(made: Shell, tmp_path: Path) -> Shell:
+    """Five sessions of three ages in two projects. The folders that they name are those of ``made``."""
+    shutil.copytree(made.home, tmp_path / "home")
+    return Shell(tmp_path / "home")
+
+
+def told(shell: Shell, *words: str) -> dict[str, Any]:
+    done = shell("prune", *words, "--json")
+    assert done.code == 0, done.err
+    found: dict[str, Any] = json.loads(done.out)
+    return found
+
+
+def goes(shell: Shell, *words: str) -> set[str]:
+    """The agents' ids of the listed sessions that would go."""
+    uids = set(told(shell, *words)["uids"])
+    listed = json.loads(shell("list", "--all", "--json", "--helpers").out)["sessions"]
+    return {each["native_id"] for each in listed if each["uid"] in uids and each["relation"] is None}
+
+
+# what is chosen -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["--older", "2026-03-01"], {"old"}),
+        (["--older", "2026-06-01"], {"old", "later", "away"}),
+        (["--larger", "100KB"], {"large"}),
+        (["--agent", "claude"], EVERYTHING),
+        (["--agent", "codex"], set()),
+        (["--gone"], {"away", "large"}),
+        (["--gone", "--older", "2026-06-01"], {"away"}),
+        (["--gone", "--older", "2026-06-01", "--larger", "1MB"], set()),
+        (["--project", "here"], {"old", "later", "new"}),
+        (["--to-size", "1GB"], set()),
+        (["--to-size", "1"], EVERYTHING),
+    ],
+    ids=lambda each: " ".join(sorted(each) if isinstance(each, set) else each) or "none",
+)
+def test_what_goes_is_all_that_was_said(desk: Shell, words: list[str], wanted: set[str]) -> None:
+    assert goes(desk, *words) == wanted
+
+
+def test_a_repository_is_named_as_in_a_list(desk: Shell) -> None:
+    with open_store(desk.store, shared=True) as store:
+        store.write(lambda db: db.execute("update sessions set repository = 'me/app' where native_id = 'old'"))
+    assert goes(desk, "--repo", "app") == {"old"}
+    assert goes(desk, "--repo", "me/other") == set()
+
+
+def test_the_oldest_go_until_the_store_is_as_small(desk: Shell) -> None:
+    for n in range(8):
+        put(desk, f"n{n}", "/w", f"2026-0{n + 1}-02T10:00:00.000Z", chars=200_000, seed=20 + n)
+    desk("ingest")
+    size = desk.store.stat().st_size
+    wanted = size * 7 // 10
+    plan = told(desk, "--to-size", str(wanted), "--project", "w")
+    assert 3 <= len(plan["uids"]) <= 7 and plan["is_enough"]
+    assert told(desk, "--to-size", str(wanted), "--project", "w", "--yes")["uids"] == plan["uids"]
+    assert desk.store.stat().st_size <= wanted * 1.02
+    left = ids(desk)
+    assert {f"n{n}" for n in range(8)} & left == {f"n{n}" for n in range(len(plan["uids"]), 8)}
+    assert left >= EVERYTHING
+
+
+def test_it_says_where_the_store_stays_larger(desk: Shell) -> None:
+    done = desk("prune", "--to-size", "1KB", "--older", "2026-03-01")
+    assert "The store is still larger than 1.0 KB then: the rest may not go." in done.err
+    assert not told(desk, "--to-size", "1KB", "--older", "2026-03-01")["is_enough"]
+    assert "is no larger than that" in desk("prune", "--to-size", "1GB").err
+
+
+def test_a_subagent_keeps_its_session(desk: Shell) -> None:
+    for words in (["--older", "2026-03-01"], ["--agent", "claude"]):
+        assert len(told(desk, *words)["uids"]) == len(goes(desk, *words)) + 1
+    put_subagent(desk, "old", desk.home / "here", NEW)
+    desk("ingest")
+    # Its session was at work while it was.
+    assert goes(desk, "--older", "2026-03-01") == set()
+
+
+def test_subagents_go_alone(desk: Shell) -> None:
+    assert len(told(desk, "--kind", "subagents", "--older", "2026-03-01", "--yes")["uids"]) == 1
+    assert ids(desk) == EVERYTHING
+    assert len(ids(desk, "--helpers")) == len(EVERYTHING)
+    desk("ingest")
+    assert len(ids(desk, "--helpers")) == len(EVERYTHING)
+    assert desk("verify").code == 0
+
+
+def test_a_name_keeps_a_session_whole_if_that_is_said(desk: Shell) -> None:
+    desk("rename", "old", "mine")
+    kept = told(desk, "--older", "2026-06-01", "--keep", "named")
+    assert [(each["label"], each["reason"]) for each in kept["spared"]] == [("mine", "it has a name")]
+    assert goes(desk, "--older", "2026-06-01", "--keep", "named") == {"later", "away"}
+    assert goes(desk, "--older", "2026-06-01") == {"old", "later", "away"}
+
+
+def test_folders_of_another_machine_are_not_gone(desk: Shell) -> None:
+    with open_store(desk.store, shared=True) as store:
+        store.write(lambda db: db.execute("update sessions set imported = 1 where native_id = 'away'"))
+    assert goes(desk, "--gone") == {"large"}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ([], USAGE, "Say what is to go: --older"),
+        (["--keep", "named", "--yes"], USAGE, "Say what is to go: --older"),
+        (["--older", "some day"], INVALID, "some day"),
+        (["--larger", "much"], USAGE, "'much' is no size. Write 500MB"),
+        (["--agent", "nobody"], INVALID, "No agent is called 'nobody'"),
+    ],
+    ids=str,
+)
+def test_what_is_not_understood_removes_nothing(desk: Shell, words: list[str], code: int, said: str) -> None:
+    done = desk("prune", *words)
+    assert (done.code, done.out) == (code, "")
+    assert said in done.err
+    assert ids(desk) == EVERYTHING
+
+
+# nothing unasked ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("more", [[], ["--dry-run"], ["--dry-run", "--yes"], ["--json"]], ids=" ".join)
+def test_nobody_was_asked_so_nothing_changes(desk: Shell, more: list[str]) -> None:
+    before = desk.store.read_bytes()
+    done = desk("prune", "--gone", *more, typed="y\n")
+    assert done.code == 0
+    assert desk.store.read_bytes() == before
+    if "--json" in more:
+        assert json.loads(done.out)["is_dry_run"]
+    else:
+        assert [line.split() for line in done.out.splitlines()[:1]] == [list(command.HEADS)]
+        assert "2 sessions\n" in done.out and "Frees about " in done.out
+        assert ("the same with --yes" in done.err) == (not more or more == ["--dry-run"] or "--yes" in more)
+
+
+@pytest.fixture
+def at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool, int], list[str]]:
+    """A person who answers after some time; returns the questions."""
+
+    def answering(answer: bool, after_ms: int) -> list[str]:
+        times, asked = iter([NOW, NOW + after_ms]), list[str]()
+        monkeypatch.setattr(output, "can_ask", lambda: True)
+        monkeypatch.setattr(output, "confirm", lambda question: bool(asked.append(question)) or answer)  # type: ignore[func-returns-value]
+        monkeypatch.setattr(command, "now_ms", lambda: next(times))
+        return asked
+
+    return answering
+
+
+@pytest.mark.parametrize(
+    ("answer", "after_ms", "code", "left"),
+    [
+        (True, 59_000, 0, {"old", "later", "new"}),
+        (False, 1_000, 0, EVERYTHING),
+        (True, 61_000, TRY_AGAIN, EVERYTHING),
+    ],
+)
+def test_a_person_is_asked_and_an_answer_of_later_is_refused(
+    desk: Shell, at_a_terminal: Callable[[bool, int], list[str]], answer: bool, after_ms: int, code: int, left: set[str]
+) -> None:
+    asked = at_a_terminal(answer, after_ms)
+    done = desk("prune", "--gone")
+    assert done.code == code
+    assert ("More than a minute went by" in done.err) == (code == TRY_AGAIN)
+    assert [each.partition(", and")[0] for each in asked] == ["Remove 2 sessions for good"]
+    assert ids(desk) == left
+
+
+# what runs, what waits, and what is not ours to write -----------------------------------------------------------------
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def of(bench: Bench, *words: str) -> dict[str, Any]:
+    done = bench.backstory("prune", *words, "--json")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_what_runs_stays_and_is_named(bench: Bench) -> None:
+    bench.run("Where?", {"say": "here"}, GOOD)
+    bench.backstory("ingest")
+    with Going(bench, {"say": "well"}):
+        found = of(bench, "--agent", "claude", "--yes")
+        assert (found["uids"], [each["reason"] for each in found["spared"]]) == ([], [pruning.RUNS])
+    assert len(of(bench, "--agent", "claude", "--yes")["uids"]) >= 1
+    with bench.store as store:
+        assert store.uids() == []
+    assert json.loads(bench.backstory("list", "--all", "--json").stdout)["sessions"] == []
+
+
+def test_what_waits_in_a_queue_stays_and_is_named(bench: Bench) -> None:
+    bench.run("Where?", {"say": "here"}, GOOD)
+    bench.backstory("ingest")
+    bench.backstory("queue", "add", "--no-run", "-S", "S1", "and then?")
+    done = bench.backstory("prune", "--agent", "claude", "--yes")
+    assert "Stays: " in done.stderr and f": {pruning.WAITS}." in done.stderr
+    bench.backstory("queue", "clear", "-S", "S1")
+    assert len(of(bench, "--agent", "claude")["uids"]) == 1
+
+
+def test_both_stores_of_a_project_are_smaller(bench: Bench) -> None:
+    bench.run("Where?", *({"say": prose(n, 15_000)} for n in range(6)), GOOD)
+    bench.run("And?", {"say": "there"}, GOOD, options=("--new",))
+    bench.backstory("ingest")
+    paths = [bench.home / "store.db", bench.store.path]
+    before = [each.stat().st_size for each in paths]
+    found = of(bench, "--larger", "100KB", "--yes")
+    assert {each["path"] for each in found["stores"]} == {str(each) for each in paths}
+    assert all(each.stat().st_size < size - 16_000 for each, size in zip(paths, before, strict=True))
+    assert len(json.loads(bench.backstory("list", "--all", "--json").stdout)["sessions"]) == 1
+
+
+def test_a_store_that_may_not_be_written_keeps_its_session(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.run("Where?", {"say": "here"}, GOOD)
+    bench.backstory("ingest")
+    path = bench.store.path
+    monkeypatch.setattr(Store, "is_writable", property(lambda store: store.path != path))
+    with open_workspace(bench.project, bench.environ([]), now=lambda: NOW) as workspace:
+        plan = Pruner(workspace).plan(PruneWish(before=NOW * 2))
+    assert plan.going == []
+    assert [each.reason for each in plan.spared] == [f"its store is not to be written: {path}"]
+
+
+def test_a_project_that_is_gone_keeps_nothing(bench: Bench) -> None:
+    bench.run("Where?", {"say": "here"}, GOOD)
+    bench.backstory("ingest")
+    shutil.rmtree(bench.project)
+    other = bench.root / "other"
+    other.mkdir()
+    done = bench.backstory("prune", "--gone", "--yes", "--json", cwd=other)
+    assert len(json.loads(done.stdout)["uids"]) == 1, done.stderr
+    assert json.loads(bench.backstory("list", "--all", "--json", cwd=other).stdout)["sessions"] == []
+
+
+def test_a_store_that_is_named_is_the_only_one_that_changes(desk: Shell, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.db"
+    desk("backup", copy)
+    before = desk.store.read_bytes()
+    assert len(told(desk, "--gone", "--yes", "--trust", "--store", str(copy))["uids"]) == 2
+    assert desk.store.read_bytes() == before
+    assert ids(desk, "--store", str(copy)) == {"old", "later", "new"}
+
+
+# the room -------------------------------------------------------------------------------------------------------------
+
+
+def size_on_disk(shell: Shell) -> int:
+    return sum(each.stat().st_size for each in shell.store.parent.glob("store.db*"))
+
+
+def test_what_it_says_it_frees_is_near_what_it_frees(desk: Shell) -> None:
+    for n in range(6):
+        put(desk, f"n{n}", "/w", LATER, chars=150_000 + 30_000 * n, seed=50 + n)
+    desk("ingest")
+    before = size_on_disk(desk)
+    plan = told(desk, "--older", "2026-06-01")
+    done = told(desk, "--older", "2026-06-01", "--yes")
+    freed = before - size_on_disk(desk)
+    assert freed > MB // 2
+    assert done["freed_bytes"] == freed
+    assert abs(plan["freed_bytes"] - freed) < freed // 10
+    # Nothing waits beside the file.
+    wal = desk.store.with_name("store.db-wal")
+    assert not wal.exists() or not wal.stat().st_size
+
+
+def test_nothing_is_left_of_it_and_the_rest_is_whole(desk: Shell) -> None:
+    assert leftovers(desk.store.parent, "the prompt of large")
+    done = desk("prune", "--gone", "--yes")
+    assert "Removed 2 sessions. Freed " in done.out
+    assert leftovers(desk.store.parent, "the prompt of large") == set()
+    assert json.loads(desk("verify", "--json").out)["ok"]
+    assert desk("search", "--all", "the prompt of old", "--json").json()["hits"]
+    assert desk("stats", "--all", "--json").json()["sums"]["session_count"] == 3
+    again = desk("prune", "--gone", "--yes")
+    assert (again.code, again.out) == (0, "")
+    assert "No session goes" in again.err
+
+
+def test_it_stays_away_until_it_is_asked_for(desk: Shell) -> None:
+    told(desk, "--older", "2026-03-01", "--yes")
+    desk("ingest")
+    assert ids(desk) == EVERYTHING - {"old"}
+    desk("ingest", "--forgotten")
+    assert ids(desk, "--helpers") >= EVERYTHING and len(ids(desk, "--helpers")) == len(EVERYTHING) + 1
+    assert desk("verify").code == 0
+
+
+# kills and full disks -------------------------------------------------------------------------------------------------
+
+
+def pruned(shell: Shell) -> pruning.Pruned:
+    """Prune in this process, a session at a time."""
+    with open_workspace(shell.cwd, shell.environ, now=lambda: NOW) as workspace:
+        pruner = Pruner(workspace)
+        return pruner.perform(pruner.plan(PruneWish(gone=True)), no_progress)
+
+
+def is_done(shell: Shell) -> None:
+    """Nothing is half gone: the next call does the rest, and the file is as small as if nothing had happened."""
+    half = ids(shell)
+    assert half >= {"old", "later", "new"}
+    assert json.loads(shell("verify", "--json").out)["ok"]
+    assert shell("prune", "--gone", "--yes").code == 0
+    assert ids(shell) == {"old", "later", "new"}
+    assert leftovers(shell.store.parent, "the prompt of large") == set()
+    with open_store(shell.store, shared=True) as store:
+        assert not store.ask(erasing.is_due)
+
+
+@pytest.mark.parametrize("at", steps(180, every=30, first=7))
+def test_a_kill_at_any_step_is_made_up_for_by_the_next_call(
+    desk: Shell, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    monkeypatch.setattr(pruning, "AT_ONCE", 1)
+    if (child := os.fork()) == 0:
+        with failing_disk() as disk:
+            disk.step = lambda what: _killed(disk, at)  # type: ignore[method-assign]
+            pruned(desk)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) in (0, -signal.SIGKILL)
+    is_done(desk)
+
+
+def _killed(disk: Disk, at: int) -> None:
+    disk.steps += 1
+    if disk.steps == at:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("at", steps(180, every=45, first=3))
+def test_a_disk_that_is_full_at_any_step_is_made_up_for_by_the_next_call(
+    desk: Shell, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    monkeypatch.setattr(pruning, "AT_ONCE", 1)
+    with failing_disk() as disk:
+        disk.fail(at, apsw.FullError, for_good=True)
+        problems: list[BackstoryError]
+        try:
+            problems = pruned(desk).problems
+        except DiskFull as refused:
+            problems = [refused]
+        except apsw.FullError:
+            # It was full still when the file was closed.
+            problems = []
+        assert all(isinstance(each, NotErased | DiskFull) for each in problems), problems
+        disk.heal()
+    is_done(desk)
+
+
+def test_a_disk_with_less_room_than_the_file_is_freed_all_the_same(desk: Shell, tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    with small_disk(small, 4):
+        shutil.move(desk.store.parent, small / "backstory")
+        desk.environ["BACKSTORY_HOME"] = str(small / "backstory")
+        store = small / "backstory" / "store.db"
+        before = store.stat().st_size
+        free = shutil.disk_usage(small).free
+        (small / "filled").write_bytes(b"x" * (free - before * 2 // 3))
+        done = desk("prune", "--gone", "--yes")
+        assert done.code == 0, done.err
+        assert store.stat().st_size < before * 6 // 10
+
+
+def test_an_erasing_that_was_cut_off_is_said_and_done_by_the_next_call(
+    desk: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(maintenance, "merge_index", _struck)
+        with pytest.raises(KeyboardInterrupt):
+            pruned(desk)
+    before = desk.store.stat().st_size
+    told_so = desk("prune", "--gone")
+    assert "What was removed earlier may still be in the file." in told_so.err
+    assert desk.store.stat().st_size == before
+    assert desk("prune", "--gone", "--yes").code == 0
+    assert desk.store.stat().st_size < before
+    assert OLD < LATER < NEW
+
+
+def _struck(_: object) -> None:
+    raise KeyboardInterrupt
