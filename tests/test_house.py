@@ -61,8 +61,8 @@ ROOMS = {
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(
-        7_965,
-        34,
+        8_275,
+        35,
         "facts of events and their words, titles, prices, projects, secrets with 150 kinds, words that tell them; "
         "values held packed; sections of summaries",
     ),
@@ -77,15 +77,15 @@ ROOMS = {
         "other programs' logs, restored as their files or folders were, or written; masked lines, and what tells",
     ),
     "ingest": Budget(
-        7_140,
-        30,
+        7_475,
+        31,
         "from files to batches; subagents that a log reports are read along, or lent later; databases that "
         "live, also in a moment, and may be odd, documents that are written anew, folders that read as one "
         "log, out of which no name leads; drift, and cases of it; results in files; imports derived as they come",
     ),
     "mcp": Budget(1_640, 9, "nine tools, the protocol, and answers as text and as fields, masked alike"),
     "nouns": Budget(
-        4_310,
+        4_320,
         10,
         "most of it is errors.py, which has every message; amounts as people read them; stand-ins for late imports",
     ),
@@ -97,8 +97,8 @@ ROOMS = {
     "runs": Budget(3_365, 14, "a run from its prompt to its stored end, and the reasons for its order"),
     "search": Budget(785, 3, "hits with their excerpts, and the words that near ones have, names of files"),
     "store": Budget(
-        13_935,
-        51,
+        14_300,
+        53,
         "the file, or one that takes its place, a reader a thread, its tables, chunks made of another log's, stores of "
         "before in memory, one filter; texts of files and of sections; what people set in contexts; "
         "what is around a record; another store beside it",

@@ -571,6 +571,15 @@ class NotErased(BackstoryError):
         )
 
 
+class PruneRefused(BackstoryError):
+    """A session cannot be pruned in part now."""
+
+    exit_code = 75
+
+    def __init__(self, session: str, why: str) -> None:
+        super().__init__(f"{session} was not pruned: {why}.")
+
+
 class StoreReadOnly(BackstoryError):
     """The store, or its folder, may not be written."""
 

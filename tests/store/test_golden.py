@@ -208,10 +208,10 @@ def test_a_refused_draft_says_what_is_read_again_and_how_to_get_the_rest(draft: 
 # what comes after -------------------------------------------------------------------------------------------------
 
 
-def bring_six(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a sixth schema with a column more."""
-    monkeypatch.setattr(migrate, "SCHEMA_VERSION", 6)
-    monkeypatch.setattr(migrate, "MIGRATIONS", {6: "alter table turns add column mood text not null default 'calm';"})
+def bring_seven(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a seventh schema with a column more."""
+    monkeypatch.setattr(migrate, "SCHEMA_VERSION", 7)
+    monkeypatch.setattr(migrate, "MIGRATIONS", {7: "alter table turns add column mood text not null default 'calm';"})
 
 
 def refused_below(kept: Path, opened: Callable[[Path], apsw.Connection], path: Path) -> apsw.Connection:
@@ -222,28 +222,28 @@ def refused_below(kept: Path, opened: Callable[[Path], apsw.Connection], path: P
 
 
 def a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[App, Path]:
-    """A project with a store of the fifth schema, where the sixth is in force."""
+    """A project with a store of the sixth schema, where the seventh is in force."""
     project = tmp_path / "project"
     path = project / ".backstory" / "sessions.bks"
     path.parent.mkdir(parents=True)
-    shutil.copy(make_golden.GOLDEN / "store-v5.bks", path)
-    bring_six(monkeypatch)
+    shutil.copy(make_golden.GOLDEN / "store-v6.bks", path)
+    bring_seven(monkeypatch)
     return App({"HOME": str(tmp_path), "BACKSTORY_HOME": str(tmp_path / "home")}, project), path
 
 
 def test_a_migration_adds_a_column_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copy = tmp_path / "copy.bks"
-    shutil.copy(make_golden.GOLDEN / "store-v5.bks", copy)
+    shutil.copy(make_golden.GOLDEN / "store-v6.bks", copy)
     with open_store(copy) as store:
         before = [(each.uid, each.events) for each in store.sessions()]
-    monkeypatch.setattr(migrate, "SCHEMA_VERSION", 6)
-    monkeypatch.setattr(migrate, "MIGRATIONS", {6: "alter table turns add column mood text not null default 'calm';"})
+    monkeypatch.setattr(migrate, "SCHEMA_VERSION", 7)
+    monkeypatch.setattr(migrate, "MIGRATIONS", {7: "alter table turns add column mood text not null default 'calm';"})
     with open_store(copy) as store:
         assert [(each.uid, each.events) for each in store.sessions()] == before
         store.append_events(store.session("S1"), [UserMessage(content="thanks")])
         assert store.verify().problems == []
     with closing(sqlite3.connect(copy)) as db:
-        assert db.execute("select value from meta where key = 'schema_version'").fetchone() == ("6",)
+        assert db.execute("select value from meta where key = 'schema_version'").fetchone() == ("7",)
         assert {row[0] for row in db.execute("select mood from turns")} == {"calm"}
 
 
@@ -251,9 +251,9 @@ def test_an_older_store_that_is_only_read_is_brought_forward_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = tmp_path / "copy.bks"
-    shutil.copy(make_golden.GOLDEN / "store-v5.bks", copy)
-    monkeypatch.setattr(migrate, "SCHEMA_VERSION", 6)
-    monkeypatch.setattr(migrate, "MIGRATIONS", {6: "alter table turns add column mood text not null default 'calm';"})
+    shutil.copy(make_golden.GOLDEN / "store-v6.bks", copy)
+    monkeypatch.setattr(migrate, "SCHEMA_VERSION", 7)
+    monkeypatch.setattr(migrate, "MIGRATIONS", {7: "alter table turns add column mood text not null default 'calm';"})
     with open_store(copy) as store:
         assert len(store.sessions()) == 2
     with closing(sqlite3.connect(copy)) as db:
@@ -350,11 +350,11 @@ def test_an_older_store_is_verified_when_it_was_brought_forward(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = tmp_path / "copy.bks"
-    shutil.copy(make_golden.GOLDEN / "store-v5.bks", copy)
+    shutil.copy(make_golden.GOLDEN / "store-v6.bks", copy)
     with closing(sqlite3.connect(copy)) as db:
         db.execute("alter table logs drop column told_to")
-    monkeypatch.setattr(migrate, "SCHEMA_VERSION", 6)
-    monkeypatch.setattr(migrate, "MIGRATIONS", {6: "alter table logs add column told_to integer;"})
+    monkeypatch.setattr(migrate, "SCHEMA_VERSION", 7)
+    monkeypatch.setattr(migrate, "MIGRATIONS", {7: "alter table logs add column told_to integer;"})
     with open_store(copy) as store:
         assert store.verify().problems == []
 
@@ -363,8 +363,8 @@ def test_an_older_store_that_another_process_brings_forward_first_is_so_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = tmp_path / "copy.bks"
-    shutil.copy(make_golden.GOLDEN / "store-v5.bks", copy)
-    bring_six(monkeypatch)
+    shutil.copy(make_golden.GOLDEN / "store-v6.bks", copy)
+    bring_seven(monkeypatch)
     look, others = migrate.is_current, [copy]
 
     def look_and_lose(db: apsw.Connection, path: Path) -> bool:
@@ -382,7 +382,7 @@ def test_an_older_store_that_another_process_brings_forward_first_is_so_once(
 
 def test_what_a_later_version_derived_is_not_stamped_down(tmp_path: Path) -> None:
     copy = tmp_path / "copy.bks"
-    shutil.copy(make_golden.GOLDEN / "store-v5.bks", copy)
+    shutil.copy(make_golden.GOLDEN / "store-v6.bks", copy)
     later = str(migrate.DERIVED_VERSION + 10)
     with open_store(copy) as store:
         store.make_ready()
@@ -411,15 +411,15 @@ def test_an_older_store_where_nothing_can_be_written_is_verified_as_a_copy(
 
 def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copy = tmp_path / "copy.bks"
-    shutil.copy(make_golden.GOLDEN / "store-v5.bks", copy)
-    monkeypatch.setattr(migrate, "SCHEMA_VERSION", 6)
+    shutil.copy(make_golden.GOLDEN / "store-v6.bks", copy)
+    monkeypatch.setattr(migrate, "SCHEMA_VERSION", 7)
     broken = "alter table turns add column mood text; insert into nowhere values (1);"
-    monkeypatch.setattr(migrate, "MIGRATIONS", {6: broken})
+    monkeypatch.setattr(migrate, "MIGRATIONS", {7: broken})
     with open_store(copy) as store, pytest.raises(apsw.SQLError):
         store.create_session()
     monkeypatch.undo()
     with open_store(copy) as store:
         assert store.verify().problems == []
     with closing(sqlite3.connect(copy)) as db:
-        assert db.execute("select value from meta where key = 'schema_version'").fetchone() == ("5",)
+        assert db.execute("select value from meta where key = 'schema_version'").fetchone() == ("6",)
         assert "mood" not in {row[1] for row in db.execute("pragma table_info(turns)")}

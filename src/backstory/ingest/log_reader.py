@@ -355,10 +355,13 @@ def numbered_lines(store: Store, log: Log) -> Iterator[tuple[bytes, int]]:
     return ((line.content, line.seq) for line in kept_lines(store, log) if line.content is not None)
 
 
-def kept_lines(store: Store, log: Log) -> Iterator[NumberedLine]:
-    """Every record of a kept log that has a number, with the number that it got when it came."""
-    lines = RecordLines(_KeptNumbers(store.ask(logs.seq_ranges, log.id)), LineReader(record_end=_kept_end(store, log)))
-    for data in store.stream_log(log.id):
+def kept_lines(store: Store, log: Log, instead: Iterable[bytes] | None = None) -> Iterator[NumberedLine]:
+    """Every record of a kept log that has a number, with the number that it got when it came.
+
+    ``instead``: bytes to read in the place of those that are kept, with the same records at the same places.
+    """
+    lines = RecordLines(_KeptNumbers(store.ask(logs.seq_ranges, log.id)), LineReader(record_end=kept_end(store, log)))
+    for data in store.stream_log(log.id) if instead is None else instead:
         yield from lines.feed(data)
     # The last record may have a number before its end has come.
     if (last := lines.unfinished()) is not None:
@@ -384,7 +387,8 @@ class _KeptNumbers:
         return self._seq
 
 
-def _kept_end(store: Store, log: Log) -> re.Pattern[bytes] | RecordBegin | None:
+def kept_end(store: Store, log: Log) -> re.Pattern[bytes] | RecordBegin | None:
+    """Return what cuts a kept log into records; None if each line is one."""
     keeper = agents.load(log.agent).documents if log.source_kind == FILE else None
     if keeper is None or not keeper.is_document(PurePath(log.path or log.relpath)):
         return None

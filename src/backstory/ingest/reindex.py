@@ -29,9 +29,9 @@ from backstory.store.tables import sidecars as stored_sidecars
 from backstory.store.tables.logs import FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from backstory.ingest.record_source import RecordSource
+    from backstory.ingest.record_source import NumberedLine, RecordSource
     from backstory.store import Log, Session, Store
 
 BULK_SESSIONS = 50
@@ -113,7 +113,7 @@ def _rederive(store: Store, session: Session, *, events_too: bool) -> None:
         _arrivals(store, log)
     store.change(rederiving.clear, session.id)
     for log, source, created in logs:
-        for batch in _rederived(store, session, log, source, created, events_too=events_too):
+        for batch in rederived(store, session, log, source, created, kept_lines(store, log), events_too=events_too):
             derived |= {turn.uid for turn in batch.turns}
             store.change(append.rederive, batch, events_too=events_too)
     maintenance.rederive_unlogged(store, session.id)
@@ -128,10 +128,11 @@ def _rederive(store: Store, session: Session, *, events_too: bool) -> None:
             read_reported(store, log)
 
 
-def _rederived(
-    store: Store, session: Session, log: Log, source: RecordSource, created: int, *, events_too: bool
-) -> Iterator[RecordBatch]:
-    """A log's records, read again by today's adapter, some megabytes at a time; the last batch says that it is."""
+def rederived(
+    store: Store, session: Session, log: Log, source: RecordSource, created: int, lines: Iterable[NumberedLine], *,
+    events_too: bool,
+) -> Iterator[RecordBatch]:  # fmt: skip
+    """A log's ``lines``, read again by today's adapter, some megabytes at a time; the last batch says that it is."""
     content = BatchContent(arrivals=_arrivals(store, log), is_stored=not events_too)
     size, is_past, cwd = 0, False, source.cwd
 
@@ -146,7 +147,7 @@ def _rederived(
         piece.turns += source.turns()
 
     piece = batch()
-    for line in kept_lines(store, log):
+    for line in lines:
         if log.tail_seq == line.seq and not is_past:
             # What a record that may still grow says is not part of the state to go on from.
             is_past = True
@@ -178,14 +179,19 @@ def _cut(batch: RecordBatch, content: BatchContent, source: RecordSource, cwd: s
     return batch
 
 
-def kept_source(store: Store, log: Log, folder: str | None) -> tuple[RecordSource, int]:
-    """Return the reader of a kept log from its beginning, and the begin of its session; 0 if it gives none."""
+def kept_source(
+    store: Store, log: Log, folder: str | None, read: Callable[[int, int], bytes] | None = None
+) -> tuple[RecordSource, int]:
+    """Return the reader of a kept log from its beginning, and the begin of its session; 0 if it gives none.
+
+    ``read``: gives bytes in the place of those that are kept, by their start and length.
+    """
     identity, created = LogIdentity(native_id=log.native_id), 0
     cwd = store.ask(stored_logs.run_folder, log.id) or folder or None
     if log.source_kind == FILE and not is_unread(log.native_id):
         # Where its beginning does not say whose it is any more, it did when the log was first read.
         agent, path = agents.load(log.agent), log.path or log.relpath
-        found, head = identified(agent, Path(path), partial(store.read_log, log.id))
+        found, head = identified(agent, Path(path), read or partial(store.read_log, log.id))
         identity, created = found or identity, created_ms(agent, path, head)
     turn_uid = store.ask(stored_logs.turn_uid, log.id)
     return record_source(log.source_kind, log.agent, identity, turn_uid=turn_uid, cwd=cwd), created

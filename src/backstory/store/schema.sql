@@ -151,6 +151,19 @@ create table sidecars(
   unique (log_id, name)
 );
 
+create table pruned(
+  session_id integer not null references sessions(id) on delete cascade, -- local: a session that was pruned in part
+  log_id     integer not null,           -- local: a log of it; 0: the session as a whole
+  name       text not null,              -- kept masked: a file beside the log; '' = the log itself
+  start      integer not null,           -- kept: offset of bytes that were overwritten; -1: how far the log was pruned
+  length     integer not null,           -- kept: of them; of the session: the number that its next record got then
+  sha256     blob,                       -- kept: of the bytes that were there
+  what       text,                       -- kept plain: of the session: prompts | summaries: all but these; tool-outputs, images: these
+  at         integer,                    -- kept: when, ms
+  primary key (session_id, log_id, name, start)
+) without rowid;
+create index idx_pruned_log on pruned(log_id);
+
 create table turns(
   id                 integer primary key autoincrement, -- local
   session_id         integer not null references sessions(id) on delete cascade, -- local
@@ -264,6 +277,7 @@ create trigger session_gone after delete on sessions begin
   delete from logs where session_id = old.id;
   delete from branches where session_id = old.id;
   delete from compactions where session_id = old.id;
+  delete from pruned where session_id = old.id;
   update sessions set parent_id = null where parent_id = old.id;
 end;
 create trigger log_lent before delete on logs when exists (select 1 from chunks where lender = old.id) begin
@@ -274,6 +288,7 @@ create trigger log_gone after delete on logs begin
   delete from chunks where log_id = old.id;
   delete from numbers where log_id = old.id;
   delete from sidecars where log_id = old.id;
+  delete from pruned where log_id = old.id;
   update log_places set log_id = null where log_id = old.id;
 end;
 create trigger turn_gone after delete on turns begin

@@ -19,7 +19,7 @@ from backstory.store.tables import logs
 if TYPE_CHECKING:
     import apsw
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 STALE = "stale"
 """Key in ``meta``, there while sessions are left that an earlier version derived."""
 OLDEST = 3
@@ -28,7 +28,7 @@ LAST_WITH_EARLIER = "ccb6269"
 """The last revision that reads files of earlier schemas."""
 DERIVED_VERSION = derived_tables.TABLES_VERSION
 
-MIGRATIONS: dict[int, str] = {4: "to_4.sql", 5: "to_5.sql"}
+MIGRATIONS: dict[int, str] = {4: "to_4.sql", 5: "to_5.sql", 6: "to_6.sql"}
 """The steps to each version from the one before: SQL, or the name of a file of it here."""
 
 

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.store.tables import event_rows, side_texts
+    from backstory.store.tables import event_rows, pruned, side_texts
     from backstory.store.tables.side_texts import SideText
 else:
     event_rows = lazy_module("backstory.store.tables.event_rows")
+    pruned = lazy_module("backstory.store.tables.pruned")
     side_texts = lazy_module("backstory.store.tables.side_texts")
 
 TOO_LARGE = "too_large"
@@ -150,6 +151,8 @@ def write(db: apsw.Connection, batch: SidecarBatch) -> None:
         return
     session_id, path = found
     for each in batch.sidecars:
+        if pruned.is_file_pruned(db, batch.log_id, each.name):
+            each = pruned_file(each)
         # A rewritten log takes over its sidecars.
         other = "name = ? and log_id in (select id from logs where session_id = ? and path = ? and id <> ?)"
         values = (each.name, session_id, path, batch.log_id)
@@ -165,6 +168,11 @@ def write(db: apsw.Connection, batch: SidecarBatch) -> None:
         _apply_facts(db, session_id, batch.facts)
     # Behind the facts: these say of which repository the session is, and so whether it is indexed.
     side_texts.put(db, batch.log_id, batch.texts)
+
+
+def pruned_file(each: Sidecar) -> Sidecar:
+    """A file as it is kept once it was pruned, whatever it holds by now."""
+    return pack(each.name, each.mtime_ns, pruned.blank_file(each.size))
 
 
 def move(db: apsw.Connection, log_id: int, to_log: int) -> None:

@@ -1,0 +1,180 @@
+"""Sessions that were pruned in part: when and what, and the hashes of the bytes that were there. Never commits.
+
+The pruned bytes of a log are as many as its agent wrote, so places in it stay. A chunk may be joined with others or
+cut anew; the ranges here are those of the bytes that were overwritten, whatever chunks they are in.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from backstory.derive.pruning import MARK, Pruning
+from backstory.store import codec
+from backstory.store.schema import fetch, fetch_one
+from backstory.store.tables import lent, logs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import apsw
+
+WHOLE = -1
+"""In place of an offset: how far a log was pruned."""
+
+
+class PruneNote(NamedTuple):
+    """The words for what was pruned of a session, when, and the number that its next record got then."""
+
+    what: str
+    at: int
+    next_seq: int
+
+    @property
+    def words(self) -> list[str]:
+        """``prompts``, ``summaries``, ``tool-outputs``, ``images``."""
+        return self.what.split()
+
+    @property
+    def pruning(self) -> Pruning:
+        """The same as a value."""
+        return Pruning.of(self.words)
+
+
+class Range(NamedTuple):
+    """Bytes of a log that were overwritten, and the hash of those that were there."""
+
+    start: int
+    length: int
+    sha256: bytes
+
+    @property
+    def stop(self) -> int:
+        """Their end."""
+        return self.start + self.length
+
+
+def noted(db: apsw.Connection, session_id: int, source: str = "main") -> PruneNote | None:
+    """Return what was pruned of a session; None where it is whole."""
+    asked = f"select what, at, length from {source}.pruned where session_id = ? and log_id = 0"
+    return fetch_one(db, PruneNote, asked, (session_id,))
+
+
+def note(db: apsw.Connection, session_id: int, what: Pruning, at: int, next_seq: int) -> None:
+    """Note that a session is pruned in part."""
+    db.execute(
+        "insert or replace into pruned(session_id, log_id, name, start, length, what, at) "
+        "values (?, 0, '', 0, ?, ?, ?)",
+        (session_id, next_seq, " ".join(what.words), at),
+    )
+
+
+def ranges(db: apsw.Connection, log_id: int) -> list[Range]:
+    """The bytes of a log that were overwritten, in order."""
+    asked = "select start, length, sha256 from pruned where log_id = ? and name = '' and start >= 0 order by start"
+    return fetch(db, Range, asked, (log_id,))
+
+
+def add_range(db: apsw.Connection, session_id: int, log_id: int, found: Range) -> None:
+    """Note bytes that are overwritten."""
+    db.execute(
+        "insert into pruned(session_id, log_id, name, start, length, sha256) values (?, ?, '', ?, ?, ?)",
+        (session_id, log_id, *found),
+    )
+
+
+def note_log(db: apsw.Connection, session_id: int, log_id: int, read_to: int) -> None:
+    """Note how far a log is pruned."""
+    db.execute(
+        "insert or replace into pruned(session_id, log_id, name, start, length) values (?, ?, '', ?, ?)",
+        (session_id, log_id, WHOLE, read_to),
+    )
+
+
+def note_sidecar(db: apsw.Connection, session_id: int, log_id: int, name: str, size: int, sha256: bytes) -> None:
+    """Note that a file beside a log was overwritten; of several times the first one counts."""
+    db.execute(
+        "insert or ignore into pruned(session_id, log_id, name, start, length, sha256) values (?, ?, ?, 0, ?, ?)",
+        (session_id, log_id, name, size, sha256),
+    )
+
+
+def gaps(found: Iterable[Range], start: int, stop: int) -> list[tuple[int, int]]:
+    """The parts between two places that no range has: their starts and stops.
+
+    >>> gaps([Range(2, 3, b"")], 0, 9)
+    [(0, 2), (5, 9)]
+    """
+    left, at = list[tuple[int, int]](), start
+    for each in found:
+        if each.stop <= at or each.start >= stop:
+            continue
+        if each.start > at:
+            left.append((at, each.start))
+        at = each.stop
+    return [*left, (at, stop)] if at < stop else left
+
+
+def is_original(
+    db: apsw.Connection, log_id: int, read: Callable[[int, int], bytes], start: int = 0, stop: int | None = None
+) -> bool:
+    """Return True if bytes, given by their start and length, are those that a log had before it was pruned."""
+    end = int(db.execute("select read_to from logs where id = ?", (log_id,)).get) if stop is None else stop
+    found = ranges(db, log_id)
+    within = [each for each in found if start <= each.start and each.stop <= end]
+    if any(codec.chunk_digest(read(each.start, each.length)) != each.sha256 for each in within):
+        return False
+    return all(
+        read(at, part_end - at) == logs.read(db, log_id, at, part_end - at) for at, part_end in gaps(found, start, end)
+    )
+
+
+def is_log_pruned(db: apsw.Connection, log_id: int) -> bool:
+    """Return True if bytes of a log were overwritten."""
+    return bool(db.execute("select exists (select 1 from pruned where log_id = ? and start >= 0)", (log_id,)).get)
+
+
+def overwrite(db: apsw.Connection, log_id: int, old: logs.ChunkMark, data: bytes) -> None:
+    """Put other bytes, as many, in the place of a chunk's, and note the hash of what was there."""
+    session_id = int(db.execute("select session_id from logs where id = ?", (log_id,)).get)
+    before = logs.read(db, log_id, old.start, old.length)
+    for start, stop in gaps(ranges(db, log_id), old.start, old.start + old.length):
+        part = before[start - old.start : stop - old.start]
+        # Bytes beside the ones that go, in the same chunk, were there before, too.
+        add_range(db, session_id, log_id, Range(start, stop - start, codec.chunk_digest(part)))
+    db.execute(
+        "update chunks set sha256 = ?, data = ?, lender = null where log_id = ? and start = ?",
+        (codec.chunk_digest(data), codec.pack_chunk(data), log_id, old.start),
+    )
+
+
+def free_borrowers(db: apsw.Connection, log_id: int) -> None:
+    """Give the chunks that are made of a log bytes of their own: it is about to have others."""
+    for chunk_id, length, digest, frame in fetch(
+        db, tuple[int, int, bytes, bytes], "select id, length, sha256, data from chunks where lender = ?", (log_id,)
+    ):
+        data = lent.unpacked(db, "main", length, digest, frame, log_id)
+        db.execute("update chunks set data = ?, lender = null where id = ?", (codec.pack_chunk(data), chunk_id))
+
+
+def is_file_pruned(db: apsw.Connection, log_id: int, name: str) -> bool:
+    """Return True if a file beside a log, or beside another one of its session, was overwritten."""
+    asked = (
+        "select exists (select 1 from pruned where name = ?2 and start >= 0 "
+        "and session_id = (select session_id from logs where id = ?1))"
+    )
+    return bool(db.execute(asked, (log_id, name)).get)
+
+
+def blank_file(size: int) -> bytes:
+    """The bytes in place of a file beside a log that was pruned: as many as it has."""
+    mark = MARK.encode()
+    return mark.ljust(size) if size >= len(mark) else b" " * size
+
+
+def is_settled(db: apsw.Connection, session_id: int) -> bool:
+    """Return True if nothing came to a session's logs, and no log to the session, since it was pruned."""
+    return not db.execute(
+        "select exists (select 1 from logs l where l.session_id = ?1 and l.read_to is not "
+        "(select length from pruned where session_id = ?1 and log_id = l.id and name = '' and start = ?2))",
+        (session_id, WHOLE),
+    ).get

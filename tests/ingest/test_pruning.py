@@ -1,0 +1,233 @@
+"""A session pruned in part is overwritten and derived anew at once; nothing of what went is in the file."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backstory.derive.pruning import MARK, PROMPTS, SUMMARIES, TOOL_OUTPUTS, Pruning
+from backstory.errors import PruneRefused
+from backstory.ingest.pruning import Freed, prune_session
+from backstory.ingest.reindex import reindex
+from backstory.model import AssistantText, ToolResult, UserMessage
+from backstory.store.tables import pruned, sidecars
+from tests.support.clock import NOW
+from tests.support.machines import SMALL, Machine, claude_line, claude_log, differences, kept, lines, looked_up, prompts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backstory.store import Session
+
+PROMPTS_ONLY = Pruning(keep=PROMPTS)
+OUTPUTS = Pruning(kinds=frozenset({TOOL_OUTPUTS}))
+PLANTED = ("planted answer", "geheimes Ergebnis", "thought of it", "cat hidden")
+
+
+def talk(turn: int = 1) -> list[bytes]:
+    """A turn with a call, its result, a thought and an answer."""
+    blocks: list[dict[str, Any]] = [
+        {"type": "thinking", "thinking": "I thought of it"},
+        {"type": "tool_use", "id": f"t{turn}", "name": "Bash", "input": {"command": "cat hidden words"}},
+    ]
+    usage = {"input_tokens": 10, "output_tokens": 5}
+    said: dict[str, Any] = {"role": "assistant", "model": "claude-x", "id": f"m{turn}", "usage": usage}
+    result = [{"type": "tool_result", "tool_use_id": f"t{turn}", "content": "geheimes Ergebnis"}]
+    return [
+        claude_line("user", f"p{turn}", f"please do number {turn}"),
+        claude_line("assistant", f"c{turn}", message=said | {"content": blocks}),
+        claude_line(
+            "user", f"r{turn}", message={"role": "user", "content": result},
+            toolUseResult={"stdout": "geheimes Ergebnis"},
+        ),
+        claude_line(
+            "assistant", f"a{turn}",
+            message=said | {"id": f"n{turn}", "content": [{"type": "text", "text": "a planted answer"}]},
+        ),
+    ]  # fmt: skip
+
+
+def one(machine: Machine) -> Session:
+    (session,) = machine.store.sessions()
+    return session
+
+
+def a_talk(machine: Machine) -> Session:
+    machine.write(claude_log("s"), lines(*talk(1), *talk(2)))
+    machine.read()
+    return one(machine)
+
+
+def said(machine: Machine) -> list[tuple[str, str]]:
+    found = []
+    for each in machine.store.events(one(machine)):
+        match each.event:
+            case UserMessage(content=text) | AssistantText(text=text) | ToolResult(content=text):
+                found.append((each.kind, text))
+    return found
+
+
+def prune(machine: Machine, what: Pruning = PROMPTS_ONLY) -> Freed:
+    freed = prune_session(machine.store, one(machine), what)
+    machine.store.erase()
+    return freed
+
+
+def file_bytes(path: Path) -> bytes:
+    return b"".join(each.read_bytes() for each in path.parent.glob(f"{path.name}*"))
+
+
+def test_a_pruned_session_has_its_prompts_and_the_marks_of_the_rest(machine: Machine) -> None:
+    a_talk(machine)
+    turns = machine.store.turns(one(machine))
+    freed = prune(machine)
+    assert (freed.records, freed.after < freed.before) == (6, True)
+    assert said(machine) == [
+        ("UserMessage", f"please do number {turn}") if kind == "UserMessage" else (kind, MARK)
+        for turn in (1, 2)
+        for kind in ("UserMessage", "ToolResult", "AssistantText")
+    ]
+    assert [(each.uid, each.tokens, each.model, each.prompt) for each in machine.store.turns(one(machine))] == [
+        (each.uid, each.tokens, each.model, each.prompt) for each in turns
+    ]
+    assert machine.store.verify().problems == []
+
+
+def test_nothing_that_was_pruned_is_in_the_file_or_found(machine: Machine) -> None:
+    a_talk(machine)
+    prune(machine)
+    machine.store.close()
+    data = file_bytes(machine.store_path)
+    assert b"number 1" in data or prompts(machine.store)
+    for log in machine.store.logs():
+        assert not [words for words in PLANTED if words.encode() in machine.store.read_log(log.id, 0, log.read_to)]
+    for words in PLANTED:
+        assert words.encode() not in data
+        assert machine.store.search(words, near=False).hits == []
+
+
+def test_only_the_outputs_of_tools_go(machine: Machine) -> None:
+    a_talk(machine)
+    prune(machine, OUTPUTS)
+    assert said(machine)[:3] == [
+        ("UserMessage", "please do number 1"), ("ToolResult", MARK), ("AssistantText", "a planted answer"),
+    ]  # fmt: skip
+    assert machine.store.verify().problems == []
+
+
+def test_a_dry_run_tells_what_a_prune_frees_and_writes_nothing(machine: Machine) -> None:
+    session = a_talk(machine)
+    before = machine.store_path.read_bytes(), machine.content()
+    dry = prune_session(machine.store, session, PROMPTS_ONLY, is_dry=True)
+    assert (machine.store_path.read_bytes(), machine.content()) == before
+    assert prune(machine) == dry
+
+
+def test_the_same_prune_twice_changes_nothing(machine: Machine) -> None:
+    a_talk(machine)
+    prune(machine)
+    before = machine.content(), looked_up(machine.store_path, "select * from pruned")
+    assert prune(machine).records == 0
+    assert (machine.content(), looked_up(machine.store_path, "select * from pruned")) == before
+
+
+def test_a_stronger_prune_after_a_weaker_one_takes_the_rest_and_keeps_the_first_hashes(machine: Machine) -> None:
+    session = a_talk(machine)
+    prune(machine, OUTPUTS)
+    before = looked_up(machine.store_path, "select * from pruned where start >= 0 and log_id > 0")
+    assert prune(machine).records > 0
+    assert looked_up(machine.store_path, "select * from pruned where start >= 0 and log_id > 0") == before
+    noted = machine.store.ask(pruned.noted, session.id)
+    assert noted is not None
+    assert noted.words == [PROMPTS, TOOL_OUTPUTS]
+    assert ("AssistantText", MARK) in said(machine)
+    assert prune(machine, Pruning(keep=SUMMARIES)).records == 0
+
+
+@pytest.mark.parametrize("events_too", [False, True])
+def test_a_reindex_keeps_it_pruned(machine: Machine, events_too: bool) -> None:
+    for name in SMALL:
+        machine.put(name)
+    machine.read()
+    for session in machine.store.sessions(subagents=True):
+        prune_session(machine.store, session, PROMPTS_ONLY)
+    before, bytes_before = machine.content(), kept(machine.store)
+    assert reindex(machine.store, now=NOW, events_too=events_too).failed == []
+    assert differences(before, machine.content()) == []
+    assert kept(machine.store) == bytes_before
+    assert machine.store.verify().problems == []
+
+
+def test_a_log_that_grows_goes_on_behind_what_was_pruned(machine: Machine) -> None:
+    a_talk(machine)
+    prune(machine)
+    machine.write(claude_log("s"), lines(*talk(1), *talk(2), *talk(3)))
+    machine.read()
+    assert said(machine)[:3] == [("UserMessage", "please do number 1"), ("ToolResult", MARK), ("AssistantText", MARK)]
+    assert said(machine)[-3:] == [
+        ("UserMessage", "please do number 3"),
+        ("ToolResult", "geheimes Ergebnis"),
+        ("AssistantText", "a planted answer"),
+    ]
+    assert len(machine.store.logs()) == 1
+    assert machine.store.verify().problems == []
+    prune(machine)
+    assert said(machine)[-3:] == [("UserMessage", "please do number 3"), ("ToolResult", MARK), ("AssistantText", MARK)]
+
+
+def test_a_session_whose_run_is_not_stored_is_refused(machine: Machine) -> None:
+    session = a_talk(machine)
+    machine.store.change(lambda db: db.execute("update sessions set last_claude_uuid = 'x'"))
+    before = kept(machine.store)
+    with pytest.raises(PruneRefused, match="a run of it is not stored yet"):
+        prune_session(machine.store, session, PROMPTS_ONLY)
+    assert kept(machine.store) == before
+
+
+def test_a_log_that_grew_since_it_was_planned_is_planned_again(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = a_talk(machine)
+    decide, grown = machine.store.decide, [lines(*talk(1), *talk(2), *talk(3))]
+
+    def decide_late(*args: Any) -> Any:
+        if grown:
+            machine.write(claude_log("s"), grown.pop())
+            machine.read()
+        return decide(*args)
+
+    monkeypatch.setattr(machine.store, "decide", decide_late)
+    prune_session(machine.store, session, PROMPTS_ONLY)
+    assert [text for kind, text in said(machine) if kind == "AssistantText"] == [MARK] * 3
+    assert machine.store.verify().problems == []
+
+
+def test_a_file_beside_a_log_goes_and_is_not_read_again(machine: Machine) -> None:
+    machine.write(claude_log("s"), lines(*talk(1)))
+    result = machine.write(claude_log("s").with_suffix("") / "tool-results" / "b1.txt", b"the whole of a secret output")
+    machine.read()
+    prune(machine)
+    assert beside(machine) == [("s/tool-results/b1.txt", pruned.blank_file(28))]
+    result.write_bytes(b"the whole of a secret output, and more")
+    machine.read()
+    assert beside(machine) == [("s/tool-results/b1.txt", pruned.blank_file(38))]
+    assert machine.store.verify().problems == []
+
+
+def beside(machine: Machine) -> list[tuple[str, bytes]]:
+    """The files beside the log, with their bytes."""
+    (log,) = machine.store.logs()
+    return [
+        (each.name, machine.store.ask(sidecars.read, each.id)) for each in machine.store.ask(sidecars.of_log, log.id)
+    ]
+
+
+def test_a_title_stays(machine: Machine) -> None:
+    record = json.dumps({"type": "ai-title", "sessionId": "s", "aiTitle": "Two words"}).encode()
+    machine.write(claude_log("s"), lines(*talk(1), record))
+    machine.read()
+    assert one(machine).title == "Two words"
+    prune(machine)
+    assert one(machine).title == "Two words"
