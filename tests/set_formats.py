@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backstory import agents
-from backstory.agents.formats import EVERY, FILE_NAME, Format, KnownKeys, format_of, version_order
+from backstory.agents.formats import EVERY, FILE_NAME, Format, KnownKeys, format_of, version_in, version_order
 from backstory.ingest.formats import records_of_line
 from backstory.ingest.ingest import ingest
 from backstory.ingest.log_reader import kept_lines
@@ -78,7 +78,7 @@ def seen(name: str) -> Seen:
     for lines in logs(name):
         version = None
         for record in (each for line in lines for each in records_of_line(line)):
-            version = keys.version(record) or version
+            version = version_in(keys.form, record) or version
             kind = keys.kind(record)
             for path in ("", *(key.path for key in keys.unknown(kind, record))):
                 found[kind][path] |= {version} if version else set()

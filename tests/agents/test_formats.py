@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from backstory import agents
 from backstory.agents import formats
-from backstory.agents.formats import Format, KnownKeys, format_of, is_plain
+from backstory.agents.formats import Format, KnownKeys, format_of, is_plain, version_in
 from tests import set_formats
 
 SET = "PYTHONPATH=src python -m tests.set_formats"
@@ -62,7 +62,7 @@ def test_a_kind_and_a_version_are_the_words_of_a_record() -> None:
     keys = KnownKeys(FORM)
     assert keys.kind({"type": "a", "data": {"type": "b"}}) == "a/b"
     assert (keys.kind({"data": 3}), keys.kind({"type": ["a"]})) == ("", "")
-    assert (keys.version({"version": "2.1"}), keys.version({"version": 3}), keys.version({})) == ("2.1", "3", None)
+    assert tuple(version_in(keys.form, each) for each in ({"version": "2.1"}, {"version": 3}, {})) == ("2.1", "3", None)
 
 
 def test_more_keys_than_a_format_has_are_no_more_kept() -> None:

@@ -336,6 +336,7 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
     "sync status": [(), ("--json",)],
     "sync forget": [("--all", "-y"), (EVIL_NAME, "-y")],
     "optimize": [("--all",), ("--json",)],
+    "doctor": [(), ("--json",)],
     "doctor formats": [(), ("--json",), ("--agent", EVIL_NAME), ("--since", EVIL_NAME),
                        (EVIL_NAME,), ("--case", f"case {EVIL_NAME}")],
     "merge": [(f"../{COPY}",), ("--json", f"../{COPY}"), ("--trust", "--foreign", f"../{COPY}"), (EVIL_NAME,)],

@@ -307,6 +307,7 @@ def _files(ask: JsonAnswers) -> None:
     strange = ask.shell.home / ".claude" / "projects" / "p" / f"5{BROKEN[1:]}.jsonl"
     strange.write_text("".join(f"{json.dumps(each)}\n" for each in texts), "utf-8")
     ask.plainly("ingest")
+    ask("doctor")
     ask("doctor", "formats")
     ask("show", f"5{BROKEN[1:]}", "@3")
     ask("doctor", "formats", "mood", "--case", str(root / "case"))

@@ -16,6 +16,7 @@ answer: the last text of the model
 api_latency_ms: the time that the model took
 as_of: when it was named first, which is how old its state is
 as_text: records that are written as text
+as_typed: a command as it is typed in a shell
 asked: the last prompt that asked for work
 asked_at: when that was
 at: when it happened
@@ -101,6 +102,7 @@ day: the day of a group
 deleted: turns that are deleted for good
 depth: how many turns are before it on its branch
 description: the first line of an item
+detail: what else is known of a finding
 diff: the change of a file
 dropped_count: queued prompts that were dropped
 dropped_prompts: queued prompts that were dropped with their sessions
@@ -137,7 +139,8 @@ file: the path of a file that is read or written
 file_count: files that were written
 file_reason: why that file
 files: files, each with `path`
-findings: what went wrong more than once
+finding: the name of a kind of findings
+findings: what was found: what went wrong more than once, or what a check-up says
 first: the first line or record of a range
 first_prompt: the first prompt
 first_seq: the first record of a result that is named
@@ -153,6 +156,7 @@ freed_bytes: bytes that are free on the disk afterwards; before that, about
 from: the folder that was moved
 from_elsewhere: true if it came with a store that is not trusted
 gone_folders: folders that are gone, in which sessions wrote lines that no session here wrote
+group: what a kind of findings is about: `machine`, `home`, `disk`, `stores`, `locks`, `runs`, `agents`, `sync`
 groups: the same figures as `sums`, by group
 has_board: true if context boards may leave, too
 has_bytes: true if an export has the bytes of logs
@@ -230,6 +234,7 @@ machines: machines of the person that sent history
 marks: where the words are in a snippet: start and end
 masked: how often something was masked, by its shape
 meaning: what a setting is for
+means: what a finding means, in a sentence
 membership: the rights of a person in a team: `reader`, `member` or `admin`
 model: the model, as the agent names it
 moved: a folder that was moved
@@ -243,6 +248,7 @@ names_session: true if a trailer names a session
 native_id: the id that the agent gave it
 near: true if the words are there in another form only
 near_sessions: sessions with similar words
+needs_mending: true where something is to be mended; else all are notes
 next_steps: a section of a summary
 not_covered: sessions that are not indexed yet
 not_read: logs of agents that are not read, by agent
@@ -335,6 +341,7 @@ row_counts: rows of a file, by kind
 rows: rows, each a list in the order of `columns`
 rule: the rule of a finding
 runs: runs; of a file ranges of lines
+safe: true for a command that loses nothing, starts no agent and sends nothing
 scope: the kind of text of a hit; of settings `user` or `project`
 score: how well a hit fits
 sealed: true where files are sealed with a passphrase

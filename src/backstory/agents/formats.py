@@ -71,34 +71,29 @@ class KnownKeys:
     """Walks records of one agent. With ``learns`` every key counts as known, so what is below it is walked, too."""
 
     def __init__(self, form: Format, *, learns: bool = False) -> None:
-        self._form, self._learns = form, learns
+        self.form, self._learns = form, learns
         self._plain = {*form.known, *decoded_keys(form)} if not learns else set[str]()
         self._free, self._packed, self._maps = set(form.free), set(form.packed), set(form.maps)
         self._kinds: dict[str, KeyNode] = {}
 
     def kind(self, record: dict[str, Any]) -> str:
         """Return what a record is, in words of its own; '' if it does not say."""
-        words = (_at(record, path) for path in self._form.kind)
+        words = (_at(record, path) for path in self.form.kind)
         said = "/".join(word for word in words if isinstance(word, str) and word)
         if said in self._kinds or len(self._kinds) < KINDS_MAX:
             return said if len(said) <= 2 * WORD_CHARS_MAX else EVERY
         return EVERY
 
-    def version(self, record: dict[str, Any]) -> str | None:
-        """Return the version of the agent that a record names."""
-        found = next((each for path in self._form.version if (each := _at(record, path)) is not None), None)
-        return str(found)[:WORD_CHARS_MAX] if isinstance(found, str | int) and found != "" else None
-
     def has_case(self, kind: str) -> bool:
         """Return True if a recorded case has a record of this kind, or if no case is listed at all."""
-        return kind in self._form.seen or not self._form.seen
+        return kind in self.form.seen or not self.form.seen
 
     def unknown(self, kind: str, record: dict[str, Any]) -> Iterator[KeyNode]:
         """The keys of a record that are not known; with ``learns`` all of them."""
         top = self._kinds.get(kind)
         if top is None:
             top = self._kinds[kind] = KeyNode("", 0)
-        todo, seen = [(record, top)], self._form.seen.get(kind, {})
+        todo, seen = [(record, top)], self.form.seen.get(kind, {})
         while todo:
             value, key = todo.pop()
             for word, each in value.items():
@@ -131,7 +126,7 @@ class KnownKeys:
         found = key.below.get(name)
         if found is None:
             path = f"{key.path}.{name}" if key.path else name
-            every = self._form.seen.get(EVERY, {})
+            every = self.form.seen.get(EVERY, {})
             is_known = self._learns or path in seen or path in every or _plain(path) in self._plain
             found = key.below[name] = self._key(key, path, is_known=is_known)
         return found
@@ -155,6 +150,21 @@ def format_of(name: str) -> Format | None:
     return None
 
 
+def newest_known(form: Format) -> str | None:
+    """The newest version of an agent of which a case was recorded; None where none says."""
+    versions = {each for keys in form.seen.values() for said in keys.values() for each in said}
+    return max(versions, key=version_order, default=None)
+
+
+def versions_in(form: Format, data: bytes) -> Iterator[str]:
+    """The versions of the agent that lines of a log name; a line that is cut names none."""
+    for line in data.splitlines():
+        with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            record = msgspec.json.decode(line)
+            if isinstance(record, dict) and (found := version_in(form, record)):
+                yield found
+
+
 def is_plain(word: str) -> bool:
     """Return True if a key is a word of a format, and not a path, an id or a name in somebody's map.
 
@@ -172,6 +182,12 @@ def version_order(version: str | None) -> list[tuple[int, int, str]]:
     """
     words = (version or "").replace("-", ".").split(".")
     return [(1, int(word), "") if word.isascii() and word.isdecimal() else (0, 0, word) for word in words]
+
+
+def version_in(form: Format, record: dict[str, Any]) -> str | None:
+    """Return the version of the agent that a record names."""
+    found = next((each for path in form.version if (each := _at(record, path)) is not None), None)
+    return str(found)[:WORD_CHARS_MAX] if isinstance(found, str | int) and found != "" else None
 
 
 def _plain(path: str) -> str:

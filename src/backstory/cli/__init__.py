@@ -73,7 +73,7 @@ GROUPS = {
         "verify": "Check every byte, every reference and the index.",
         "optimize": "Recompress old logs and compact the index.",
         "reindex": "Import, then rebuild the index and all derived tables.",
-        "doctor": "List what in the logs no adapter knows: doctor formats.",
+        "doctor": "Say what needs mending on this machine, and how.",
     },
     "Set up": {
         "config": "Show and change settings.",

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory.agents import documents, jsonl
-from backstory.agents.formats import KnownKeys, format_of, version_order
+from backstory.agents.formats import KnownKeys, format_of, version_in, version_order
 from backstory.derive.facts import DerivedFacts
 from backstory.errors import AgentUnusable, BackstoryError, UnknownAgent, in_words
 from backstory.ingest.log_reader import kept_lines
@@ -114,7 +114,7 @@ def version_of(store: Store, session: Session) -> str | None:
         keys = looking.keys_of(log.agent) if log.source_kind == FILE else None
         for line in islice(kept_lines(store, log), VERSION_WITHIN) if keys is not None else ():
             for record in records_of_line(line.content):
-                if keys is not None and (version := keys.version(record)):
+                if keys is not None and (version := version_in(keys.form, record)):
                     return version
     return None
 
@@ -129,7 +129,7 @@ def _lines(store: Store, log: Log, looking: _Looking) -> Iterator[NumberedLine]:
         kinds = _unknown_types(source, line)
         if keys is not None:
             for record in records_of_line(line.content):
-                version = keys.version(record) or version
+                version = version_in(keys.form, record) or version
                 if not kinds:
                     looking.keys(log, line.seq, version, keys, record)
         for kind in kinds:

@@ -62,6 +62,8 @@ report improve
 report improve --apply
 report reindex
 report reindex --derived
+doctor
+doctor --json
 doctor formats --since 2w
 doctor formats --agent AGENT --json
 sql "select agent, count(*) from sessions group by agent"

@@ -1,0 +1,348 @@
+"""``doctor``: what it finds, that it changes nothing, and that each command which it prints mends what it names."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import apsw
+import pytest
+
+from backstory.projects import home_state
+from backstory.projects.home_state import kind_of_mount
+from backstory.store.file import maintenance, untouched
+from backstory.workspace.care import machine as of_machine
+from backstory.workspace.care.findings import KINDS
+from tests.support.cron import put_crontab
+from tests.support.forked import COMMAND
+from tests.support.going import state, until
+from tests.support.read_only import read_only
+from tests.support.small_disk import small_disk
+from tests.support.strange_records import NEW_TYPE, PROMPT, put
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.shell import Done, Shell
+
+FOUND = 1
+
+
+def found(shell: Shell, **environ: str) -> dict[str, dict[str, Any]]:
+    """What is found, by its name."""
+    done = shell("doctor", "--json", **environ)
+    told = json.loads(done.out)
+    assert done.code == (FOUND if told["needs_mending"] else 0)
+    return {each["finding"]: each for each in told["findings"]}
+
+
+def typed(shell: Shell, line: str, **environ: str) -> Done:
+    """A command that was printed, typed as it is."""
+    from tests.support.shell import Done
+
+    bin_ = shell.home / "bin"
+    bin_.mkdir(exist_ok=True)
+    (bin_ / "backstory").write_text(f'#!/bin/sh\nexec {" ".join(map(str, COMMAND))} "$@"\n')
+    (bin_ / "sudo").write_text('#!/bin/sh\nexec "$@"\n')
+    for each in bin_.iterdir():
+        each.chmod(0o755)
+    path = f"{bin_}:{shell.environ['PATH']}"
+    done = subprocess.run(
+        ["sh", "-c", line], cwd=shell.cwd, env=shell.environ | environ | {"PATH": path}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def mend(shell: Shell, name: str) -> None:
+    """Find something, run the command that is printed, and find it no more."""
+    line = found(shell)[name]["as_typed"]
+    done = typed(shell, line)
+    assert done.code == 0, done.err
+    assert name not in found(shell)
+
+
+def sql(path: Path, text: str) -> None:
+    with closing(apsw.Connection(str(path))) as db:
+        db.execute(text).fetchall()
+
+
+def files(folder: Path) -> dict[str, tuple[int, int, int, bytes]]:
+    """Every file and folder below one: mode, size, time, bytes."""
+    return {
+        str(each.relative_to(folder)): (
+            (known := each.lstat()).st_mode, known.st_size, known.st_mtime_ns,
+            each.read_bytes() if each.is_file() else b"",
+        )
+        for each in sorted(folder.rglob("*"))
+    }  # fmt: skip
+
+
+def test_a_healthy_home_is_one_line(read_once: Shell) -> None:
+    done = read_once("doctor")
+    assert (done.code, done.out) == (0, "Nothing found: all is well.\n")
+    assert read_once("doctor", "--json").json() == {"needs_mending": False, "findings": []}
+
+
+def test_nothing_is_changed(machine: Shell) -> None:
+    sql(machine.store, "delete from meta where key = 'erased'")
+    kill_a_writer(machine)
+    machine.store.parent.chmod(0o755)
+    before = files(machine.home)
+    assert len(found(machine)) > 1
+    assert machine("doctor").code == FOUND
+    assert files(machine.home) == before
+
+
+def test_what_an_earlier_version_derived_is_derived_anew(machine: Shell) -> None:
+    sql(machine.store, "insert into meta(key, value) values ('stale', '1')")
+    sql(machine.store, "update logs set derived = 1")
+    mend(machine, "derived-stale")
+
+
+def test_what_was_removed_is_erased(machine: Shell) -> None:
+    sql(machine.store, "delete from meta where key = 'erased'")
+    mend(machine, "not-erased")
+
+
+def test_an_index_of_other_settings_is_made_anew(machine: Shell) -> None:
+    sql(machine.store, "insert into meta(key, value) values ('index_outdated', '1')")
+    mend(machine, "index-outdated")
+
+
+def test_a_killed_ingest_is_found_and_finished(machine: Shell) -> None:
+    sql(machine.store, "insert into search_index(search_index, rank) values ('automerge', 0)")
+    mend(machine, "ingest-cut-off")
+
+
+def kill_a_writer(shell: Shell) -> None:
+    """A process writes into the store, and is killed before it closes it."""
+    code = (
+        "import apsw, os, sys; db = apsw.Connection(sys.argv[1]);"
+        "db.execute('pragma journal_mode = wal').fetchall();"
+        "db.execute(\"insert or replace into meta(key, value) values ('kept', '1')\").fetchall();"
+        "os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(shell.store)], check=False)
+
+
+def test_a_killed_writer_is_found_and_tidied_up(machine: Shell) -> None:
+    kill_a_writer(machine)
+    mend(machine, "write-cut-off")
+
+
+def test_a_store_that_is_in_use_is_no_finding(machine: Shell) -> None:
+    with closing(apsw.Connection(str(machine.store))) as db:
+        db.execute("pragma journal_mode = wal").fetchall()
+        db.execute("insert or replace into meta(key, value) values ('kept', '1')").fetchall()
+        done = subprocess.run(
+            [*COMMAND, "doctor"], cwd=machine.cwd, env=machine.environ, capture_output=True, text=True, check=False
+        )
+    assert (done.returncode, done.stdout) == (0, "Nothing found: all is well.\n")
+
+
+def test_a_stopped_process_that_holds_the_store_is_named_and_continued(machine: Shell) -> None:
+    code = (
+        "import apsw, sys; db = apsw.Connection(sys.argv[1]);"
+        "db.execute('begin immediate').fetchall(); print(1, flush=True); sys.stdin.read()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(machine.store)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with holder:
+        try:
+            assert holder.stdout is not None
+            holder.stdout.readline()
+            holder.send_signal(signal.SIGSTOP)
+            until(lambda: state(holder.pid) == "T")
+            mend(machine, "store-held")
+        finally:
+            holder.kill()
+
+
+def test_a_damaged_store_has_no_command_that_mends_it(machine: Shell) -> None:
+    whole = machine.store.read_bytes()
+    for part, detail in ((whole[: len(whole) // 2], "bytes"), (b"no database" + whole[11:], "SQLite")):
+        machine.store.write_bytes(part)
+        damaged = found(machine)["store-damaged"]
+        assert (damaged["command"], detail in damaged["detail"]) == (None, True)
+
+
+def test_a_store_of_a_newer_backstory_is_left_alone(machine: Shell) -> None:
+    sql(machine.store, "update meta set value = '99' where key = 'schema_version'")
+    assert found(machine)["store-newer"]["command"] is None
+
+
+def test_a_home_that_vanished_is_begun_anew(machine: Shell) -> None:
+    shutil.rmtree(machine.store.parent)
+    mend(machine, "home-gone")
+
+
+def test_nothing_imported_is_a_note(bare: Shell) -> None:
+    bare.put("claude/tools")
+    bare.environ.pop("BACKSTORY_HOME")
+    done = bare("doctor")
+    assert done.code == 0
+    assert "nothing to mend" in done.err
+    mend(bare, "nothing-imported")
+
+
+def test_a_copied_home_is_a_note(machine: Shell) -> None:
+    default = machine.home / ".local/share/backstory"
+    shutil.copytree(machine.store.parent, default)
+    copied = found(machine)["home-copied"]
+    assert copied["detail"] == f"the other is {default}"
+    assert machine("doctor").code == 0
+
+
+def test_a_home_that_others_may_read_is_closed(machine: Shell) -> None:
+    (machine.store.parent / "config.toml").write_text("")
+    (machine.store.parent / "config.toml").chmod(0o644)
+    mend(machine, "home-open")
+
+
+def test_a_read_only_home_is_found_and_opened(machine: Shell) -> None:
+    with read_only(machine.store.parent):
+        machine.store.parent.chmod(0o500)
+        mend(machine, "home-read-only")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
+def test_a_file_of_another_account_is_taken_back(machine: Shell) -> None:
+    os.chown(machine.store, 12_345, -1)
+    mend(machine, "home-of-other")
+
+
+def test_a_home_that_was_moved_says_where_it_is(machine: Shell) -> None:
+    assert typed(machine, f"backstory migrate-home {machine.store.parent} {machine.home}/elsewhere").code == 0
+    moved = found(machine)["home-moved"]["as_typed"]
+    done = typed(machine, f"{moved} && backstory list --all && backstory doctor")
+    assert (done.code, "home-moved" in done.out) == (0, False)
+
+
+def test_a_full_disk_is_found(machine: Shell) -> None:
+    disk = machine.home / "disk"
+    disk.mkdir()
+    with small_disk(disk, 20):
+        shutil.copytree(machine.store.parent, disk / "home")
+        (disk / "fill").write_bytes(b"x" * 17_000_000)
+        assert "disk-full" in found(machine, BACKSTORY_HOME=str(disk / "home"))
+
+
+def test_little_room_is_a_note(machine: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of_machine, "ROOM_LEAST_BYTES", 0)
+    monkeypatch.setattr(maintenance, "ROOM_PART", 1e-9)
+    assert set(found(machine)) == {"disk-low"}
+
+
+def test_a_network_file_system_is_a_note(machine: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "mounts").write_text(f"/dev/sda / ext4 rw 0 0\nserver:/x {machine.home} nfs4 rw 0 0\n")
+    monkeypatch.setattr(home_state, "MOUNTS", tmp_path / "mounts")
+    assert found(machine)["home-on-network"]["detail"] == "nfs4"
+
+
+def test_a_mount_with_a_blank_in_its_name_is_found() -> None:
+    assert kind_of_mount("/a b/c", ["s /a\\040b nfs rw 0 0", "t / ext4 rw 0 0"]) == "nfs"
+
+
+def test_a_clock_that_is_behind_is_found(machine: Shell) -> None:
+    later = machine.store.stat().st_mtime + 3 * 86_400
+    os.utime(machine.store, (later, later))
+    assert found(machine)["clock-wrong"]["command"] is None
+
+
+def test_a_session_of_the_future_is_a_note(machine: Shell) -> None:
+    sql(machine.store, "update sessions set last_active = 9999999999999 where id = 1")
+    assert set(found(machine)) == {"times-ahead"}
+
+
+def test_a_log_of_tomorrows_format_is_a_note_with_the_command_that_lists_it(bare: Shell) -> None:
+    put(bare, PROMPT, NEW_TYPE | {"version": "99.0.1"})
+    newer = found(bare)["format-newer"]
+    assert newer["detail"].startswith("version 99.0.1, and ")
+    assert newer["detail"].endswith("1 record of a type that is not known")
+    done = typed(bare, newer["as_typed"])
+    assert (done.code, NEW_TYPE["type"] in done.out) == (0, True)
+
+
+def test_logs_that_an_agent_will_delete_are_imported(machine: Shell) -> None:
+    seen = machine.store.with_name("folders.seen")
+    os.utime(seen, (1_600_000_000, 1_600_000_000))
+    assert found(machine)["logs-deleted-soon"]["about"] == "claude"
+    mend(machine, "logs-deleted-soon")
+
+
+def test_an_entry_whose_program_is_gone_is_written_anew(machine: Shell) -> None:
+    assert typed(machine, "backstory mcp install claude").code == 0
+    assert found(machine) == {}
+    settings, (note,) = machine.home / ".claude.json", (machine.store.parent / "installed").iterdir()
+    program = json.loads(settings.read_text())["mcpServers"]["backstory"]["command"]
+    for each in (settings, note):
+        each.write_text(each.read_text().replace(json.dumps(program)[1:-1], f"{machine.home}/gone/python"))
+    mend(machine, "server-gone")
+
+
+def test_an_entry_with_another_home_is_written_anew(machine: Shell) -> None:
+    assert typed(machine, "backstory mcp install claude").code == 0
+    moved = machine.home / "other"
+    machine.store.parent.rename(moved)
+    machine.environ["BACKSTORY_HOME"] = str(moved)
+    mend(machine, "server-elsewhere")
+
+
+def test_an_earlier_skill_is_brought_up_to_date(machine: Shell) -> None:
+    from backstory.workspace.clients.settings_change import sha256_of
+
+    assert typed(machine, "backstory skill install claude").code == 0
+    (note,) = (machine.store.parent / "installed").iterdir()
+    said = json.loads(note.read_text())
+    (skill,) = machine.home.glob(".claude/skills/backstory/SKILL.md")
+    skill.write_text("earlier")
+    note.write_text(json.dumps(said | {"sha256": sha256_of(b"earlier")}))
+    mend(machine, "skill-outdated")
+
+
+def test_a_skill_that_a_person_changed_is_theirs(machine: Shell) -> None:
+    assert typed(machine, "backstory skill install claude").code == 0
+    (skill,) = machine.home.glob(".claude/skills/backstory/SKILL.md")
+    skill.write_text("mine")
+    assert found(machine) == {}
+
+
+def test_a_timer_whose_program_is_gone_is_written_anew(machine: Shell) -> None:
+    table = put_crontab(own := machine.home / "bin")
+    machine.environ["PATH"] = f"{own}:{machine.environ['PATH']}"
+    machine.environ["XDG_RUNTIME_DIR"] = str(machine.home / "run")
+    assert typed(machine, "backstory ingest --schedule").code == 0
+    assert found(machine) == {}
+    table.write_text("# somebody took it out\n")
+    mend(machine, "timer-dead")
+
+
+def test_settings_that_cannot_be_read_are_found(machine: Shell) -> None:
+    config = machine.store.with_name("config.toml")
+    config.touch(0o600)
+    config.write_text("[run\n")
+    assert "config.toml" in found(machine)["settings-broken"]["detail"]
+
+
+def test_what_a_sqlite_lacks_is_told() -> None:
+    assert untouched.sqlite_lacks("3.42.9", ("ENABLE_FTS5",)) == ["version 3.43"]
+    assert untouched.sqlite_lacks("3.43.0", ("ENABLE_FTS5",)) == []
+
+
+def test_every_finding_is_documented() -> None:
+    from tests.support.house import ROOT
+
+    page = (ROOT / "docs/doctor.md").read_text()
+    rows = {line.split("`")[1]: line for line in page.splitlines() if line.startswith("| `")}
+    assert set(rows) == set(KINDS)
+    for name, kind in KINDS.items():
+        assert kind.means in rows[name]
+        assert ("mend" if kind.is_ill else "note") in rows[name]
