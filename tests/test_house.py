@@ -39,8 +39,8 @@ ROOMS = {
         "folder of events",
     ),
     "ask": Budget(
-        5_425,
-        23,
+        5_485,
+        24,
         "a question each; marks of sessions; what a filter chooses, what lists are sorted by, worked out beforehand; "
         "the newest looked into one by one; rows of files; the room of each",
     ),
@@ -51,8 +51,8 @@ ROOMS = {
         "that faces show beside each other; amounts of charts, and the SQL of every number",
     ),
     "cli": Budget(
-        21_560,
-        135,
+        21_795,
+        137,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
         "watched folders; files of pages; drift, named alike; keys of a context; what to do where a list is empty; "
@@ -61,8 +61,8 @@ ROOMS = {
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(
-        8_275,
-        35,
+        8_490,
+        37,
         "facts of events and their words, titles, prices, projects, secrets with 150 kinds, words that tell them; "
         "values held packed; sections of summaries",
     ),
@@ -85,13 +85,13 @@ ROOMS = {
     ),
     "mcp": Budget(1_640, 9, "nine tools, the protocol, and answers as text and as fields, masked alike"),
     "nouns": Budget(
-        4_320,
+        4_330,
         10,
         "most of it is errors.py, which has every message; amounts as people read them; stand-ins for late imports",
     ),
     "projects": Budget(
-        2_040,
-        12,
+        2_180,
+        13,
         "git and the one place that starts it, the registry of stores, the move of the home and its state, the key of "
         "masks",
     ),
@@ -105,8 +105,8 @@ ROOMS = {
         "what is around a record; another store beside it; a look that changes nothing",
     ),
     "workspace": Budget(
-        16_190,
-        84,
+        16_405,
+        85,
         "history of other machines; what faces ask, outlines in columns, blocks that faces draw, the fields of every "
         "question, pages with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed; "
         "contexts; ended runs that are not stored; a reader for others; images in records, subagents by their calls; "

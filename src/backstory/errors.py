@@ -2096,6 +2096,15 @@ class FileIsBinary(BackstoryError):
         super().__init__(f"{path} is binary, so it has no lines. Name the commit that changed it: `git log`.")
 
 
+class BaselineUnusable(BackstoryError):
+    """A file that should have the fingerprints of accepted secrets has none that fit here."""
+
+    exit_code = 65
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(f"{path} cannot be the baseline: {why}. Name another file, or move it aside.")
+
+
 class InstallNoteUnreadable(BackstoryError):
     """The note of changes to another program's settings cannot be read."""
 

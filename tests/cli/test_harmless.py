@@ -339,6 +339,8 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
     "doctor": [(), ("--json",)],
     "doctor formats": [(), ("--json",), ("--agent", EVIL_NAME), ("--since", EVIL_NAME),
                        (EVIL_NAME,), ("--case", f"case {EVIL_NAME}")],
+    "secrets scan": [(), ("--json",), (EVIL_NAME,), ("--accept", EVIL_NAME), ("--baseline", EVIL_NAME),
+                     ("--agent", EVIL_NAME)],
     "merge": [(f"../{COPY}",), ("--json", f"../{COPY}"), ("--trust", "--foreign", f"../{COPY}"), (EVIL_NAME,)],
     "rename": [(UID, f"new {EVIL_NAME}"), (EVIL_NAME, "x")],
     "project move": [(f"/no/{EVIL_NAME}", "."), (EVIL_NAME, EVIL_NAME), (EVIL_NAME, "--undo")],

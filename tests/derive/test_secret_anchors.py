@@ -12,18 +12,11 @@ from hypothesis import strategies as st
 from backstory.derive import secret_anchors
 from backstory.derive.secret_anchors import Anchors
 from backstory.derive.secret_shapes import findings_in
-from tests.support.planted import COLOURED, CONTEXTS, KINDS, made, wrapped
+from tests.support.planted import COLOURED, CONTEXTS, KEY, KINDS, TEXTS, made, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-KEY = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcw\n-----END PRIVATE KEY-----"
-PIECES = st.sampled_from(
-    [*(made(form, 1)[0] for form in KINDS.values()), KEY, "password=", "hunter22", "/home/anna/", "://u:p4ssword@h",
-     "Authorization: Bearer ", "-u me:", "DB_PASS", "x" * 80, '"', "'", "\\", "\n", "\\n", " ", "=", ":", "token", "x1",
-     "é", "%3D", "{", "}"]
-)  # fmt: skip
-TEXTS = st.lists(PIECES, max_size=12).map("".join)
 BREAKS = ("\n", "\r\n", "\t", " ", "\\n", "→", "\x1b[31m", "\\u001b[0m", "\u212a", "İ")
 
 

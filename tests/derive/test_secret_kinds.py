@@ -76,7 +76,7 @@ def test_words_in_quotes_behind_a_variable_are_its_value(quote: str) -> None:
         "idempotency_key=3f2b8c1e-9a4d-4c7b-8e21-0f5d6a7b8c9d", "PASSWORD=$DB_PASSWORD", "PASSWORD=${DB_PASSWORD}",
         "SECRET_KEY=/run/secrets/key", "API_KEY=<your key>", "TOKEN=xxxxxx", "DB_PASSWORD=$(cat /x)",
         "KEYBOARD=qwerty1", "MONKEY=banana1", "PASSENGER=abcdef", "password=changeme", "connect(password=password)",
-        "secret=os.environ['X']", "url?password=abc&user=x",
+        "secret=os.environ['X']", "url?password=abc&user=x", "export ANTHROPIC_API_KEY=sk-ant-...\npi",
     ],
 )  # fmt: skip
 def test_a_variable_a_path_a_placeholder_and_another_name_stay(text: str) -> None:

@@ -309,6 +309,14 @@ def _files(ask: JsonAnswers) -> None:
     ask.plainly("ingest")
     ask("doctor")
     ask("doctor", "formats")
+    (strange.with_suffix("") / "tool-results").mkdir(parents=True)
+    (strange.with_suffix("") / "tool-results" / "env.txt").write_text("DB_PASSWORD=correct-horse-7\n", "utf-8")
+    strange.write_text(
+        strange.read_text("utf-8") + json.dumps(texts[0] | {"uuid": "s", "mood": "ghp_" + "a1B2" * 9}) + "\n"
+    )
+    ask.plainly("ingest")
+    ask("secrets", "scan")
+    ask("secrets", "scan", f"5{BROKEN[1:]}", "--accept", "all")
     ask("show", f"5{BROKEN[1:]}", "@3")
     ask("doctor", "formats", "mood", "--case", str(root / "case"))
     ask("optimize")

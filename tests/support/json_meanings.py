@@ -4,6 +4,7 @@ from __future__ import annotations
 
 TEXTS = """
 about: what a finding is about
+accepted_count: secrets that a person accepted, and that are not listed
 action: what is done: to settings `add`, `update`, `remove`, `none`; to a file `create`, `edit`, `read`, `delete`
 added_lines: the lines that an edit adds
 address: the address of a team server
@@ -53,8 +54,8 @@ calls_without_result: calls whose result never came
 came: uids of imported sessions, by what was done with them
 case: the case that was written; null where there was nothing to write one of
 changed: when an item was written last
-char_len: characters of the whole event
 changes: the changes of a timer, by file
+char_len: characters of the whole event
 chars: characters
 checked: how much was checked, by kind
 checks: the last run of tests, build and so on
@@ -141,6 +142,7 @@ file_reason: why that file
 files: files, each with `path`
 finding: the name of a kind of findings
 findings: what was found: what went wrong more than once, or what a check-up says
+fingerprint: the digits in the mask of a secret, made with a key of this machine
 first: the first line or record of a range
 first_prompt: the first prompt
 first_seq: the first record of a result that is named
@@ -232,6 +234,7 @@ low_usd: what a cost is at least, in dollars
 machine: a machine: one that was let in, whose history was erased, or that sent a session
 machines: machines of the person that sent history
 marks: where the words are in a snippet: start and end
+mask: the name of a secret: its mask without the brackets
 masked: how often something was masked, by its shape
 meaning: what a setting is for
 means: what a finding means, in a sentence
@@ -345,6 +348,7 @@ safe: true for a command that loses nothing, starts no agent and sends nothing
 scope: the kind of text of a hit; of settings `user` or `project`
 score: how well a hit fits
 sealed: true where files are sealed with a passphrase
+secrets: secrets that nobody accepted, each with its `sightings`; never a value
 seen: the day on which a machine sent something last
 sent: true if a turn is sent
 sent_uids: sessions, by uid, of which a team's server confirmed something
@@ -365,6 +369,11 @@ settings: settings
 sha256: the hash of a file
 show: the command that shows the turn
 shown_in: the session, by uid, that shows a copied turn or what happened in it
+sidecar: the file beside a log that has it; null where a record has it
+sidecars_read: files beside logs that were looked through
+sidecars_without_text: files beside logs that are no text, so that they were not looked at
+sighting_count: the number of places that have it
+sightings: the places of a secret: a session with a record or a file beside its log
 since: the beginning of the time that was asked for
 skipped_paths: files that the new folder has already
 snippet: the text around a hit

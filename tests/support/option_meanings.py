@@ -57,7 +57,7 @@ MEANINGS = {
     "--trust": ("Trust a store that came from elsewhere.", ", run, import, merge"),
     "--undo": ("Take back what this command did.", "resume, compact, export, project move"),
     "--watch": ("Go on with what is new, until Ctrl-C.", "ingest, sync"),
-    "--yes": ("Do not ask.", "rm, report improve"),
+    "--yes": ("Do not ask.", "rm, report improve, secrets scan"),
 }
 """The one meaning of an option whose help differs between commands, and commands with each of these texts."""
 TWO_MEANINGS = {

@@ -8,6 +8,8 @@ import re
 import string
 from typing import TYPE_CHECKING
 
+from hypothesis import strategies as st
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -66,3 +68,12 @@ def made(form: str, seed: int) -> tuple[str, str]:
         return some
 
     return re.sub(r"\{([-\w])(\d+)\}", letters, form), max(secrets, key=len)
+
+
+KEY = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcw\n-----END PRIVATE KEY-----"
+PIECES = st.sampled_from(
+    [*(made(form, 1)[0] for form in KINDS.values()), KEY, "password=", "hunter22", "/home/anna/", "://u:p4ssword@h",
+     "Authorization: Bearer ", "-u me:", "DB_PASS", "x" * 80, '"', "'", "\\", "\n", "\\n", " ", "=", ":", "token", "x1",
+     "é", "%3D", "{", "}"]
+)  # fmt: skip
+TEXTS = st.lists(PIECES, max_size=12).map("".join)

@@ -70,6 +70,7 @@ GROUPS = {
         "project": "Tell backstory that a folder was moved.",
         "rm": "Delete sessions from the store (the agents' logs stay).",
         "prune": "Remove old or large sessions, and free their room.",
+        "secrets": "Find secrets in what is stored; none is shown.",
         "verify": "Check every byte, every reference and the index.",
         "optimize": "Recompress old logs and compact the index.",
         "reindex": "Import, then rebuild the index and all derived tables.",

@@ -28,7 +28,7 @@ from backstory.derive.secret_shapes import (
 )  # fmt: skip
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 WORDS_MAX = 300_000
 """Words that are remembered at most: 30 MB."""
@@ -58,7 +58,7 @@ class Anchors:
             for number, text in enumerate(texts)
             if "\n" in text and (pieces := list(Pieces.of_cut_lines(text)))
         }
-        telling = self._learned({*chain.from_iterable(met), *chain.from_iterable(cut.values())})
+        telling = self.telling(chain.from_iterable([*met, *cut.values()]))
         found, cut_token = list[int](), cut_beginning().search
         for number, (text, words) in enumerate(zip(texts, met, strict=True)):
             kinds = ALL if LOWERED_TO_ASCII in text else 0
@@ -69,8 +69,9 @@ class Anchors:
             found.append(kinds | CUT if number in cut and not telling.keys().isdisjoint(cut[number]) else kinds)
         return found
 
-    def _learned(self, words: set[str]) -> dict[str, int]:
-        """The words of these that have an anchor, with its kinds; the others are remembered as plain."""
+    def telling(self, words: Iterable[str]) -> dict[str, int]:
+        """Those of these words that have an anchor, with its kinds; the others are remembered as plain."""
+        words = set(filterfalse(self._plain.__contains__, words))
         known = self._telling
         telling = {each: known[each] for each in words if each in known}
         new = list(words - telling.keys())

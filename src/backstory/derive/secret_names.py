@@ -142,6 +142,8 @@ def _behind_capitals(text: str, found: re.Match[str], *, is_last: bool) -> Found
         return None
     secret = text[start:end].rstrip("\\")
     if not opened:
+        if PLACEHOLDER.fullmatch(secret):
+            return None
         secret = secret[:-1] if secret[-1:] == "." else secret
         if not found["is"] and (text[end : end + 1] not in ("", "\n", "\r", "\\", "`") or _NUMBERS.fullmatch(secret)):
             return None

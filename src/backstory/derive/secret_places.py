@@ -25,6 +25,8 @@ class SecretPlace(Struct, frozen=True):
     shape: re.Pattern[str]
     holds: Callable[[str], bool] = bool
     """True if the group is a secret; placeholders never are."""
+    follows: re.Pattern[str] | None = None
+    """Letters that follow a sign in its word; None: not known of all."""
 
 
 def _any(value: str) -> bool:
@@ -61,6 +63,7 @@ _QUOTE = r"""\\*+["']?"""
 _IS = rf"{_QUOTE}[ \t]*+[:=,][ \t]*+{_QUOTE}"
 _WORDS = r"""(?:[ \t]+(?!-{})[^\s|;&"'`\\]{{1,60}}){{0,10}}+[ \t]+-{}"""
 """Words of a command up to one of its options."""
+_QUOTED = lazy_regex(r"""\\*["']""")
 PLACES = (
     SecretPlace("connection-password", ("://",), lazy_regex(r"""://[^\s/:@"'<>\\]{0,100}:([^\s/@"'<>\\]{3,200})@[\w\[]""")),
     SecretPlace("url-token", ("://",), lazy_regex(r"""://([^\s/:@"'<>\\%]{16,200})(?::[^\s/@"'<>\\]{0,200})?@[\w\[]"""),
@@ -91,7 +94,8 @@ PLACES = (
     SecretPlace("secret", ("_auth", "_password"), lazy_regex(
         r"""(?<![A-Za-z0-9])_(?:auth|password)[ \t]*=[ \t]*\\*"?([A-Za-z0-9+/]{8,400}={0,2})"""), _login_in_base64),
     SecretPlace("secret", ("auth",), lazy_regex(
-        r"""auth\\*["'][ \t]*:[ \t]*\\*["']([A-Za-z0-9+/]{8,2000}={0,2})(?=\\*["'])"""), _login_in_base64),
+        r"""auth\\*["'][ \t]*:[ \t]*\\*["']([A-Za-z0-9+/]{8,2000}={0,2})(?=\\*["'])"""), _login_in_base64,
+        _QUOTED),
     SecretPlace("secret", ("dockerconfigjson", ".dockercfg"), lazy_regex(
         r"""docker(?:configjson|cfg)\\*["']?[ \t]*[:=][ \t]*\\*["']?([A-Za-z0-9+/]{20,8000}={0,2})""")),
     SecretPlace("password", ("mysql", "mariadb"), lazy_regex(
@@ -114,7 +118,7 @@ PLACES = (
         r"""([^<\s"'\\]{6,400})[ \t]*</""", re.IGNORECASE), _believed),
     SecretPlace("password", ("password", "secret", "token", "apikey"), lazy_regex(
         r"""(?:password|secret|token|apikey)\\*["'][ \t]+value=\\*["']([^\s"'\\<]{6,400})""", re.IGNORECASE),
-        _believed),
+        _believed, _QUOTED),
     SecretPlace("password", ("password is", "password was", "passphrase is", "passwort ist"), lazy_regex(
         r"""(?:password|passphrase|passwort)[ ](?:is|was|ist)[ ]['"`]?((?=[^\s"'`\\]*[0-9])(?=[^\s"'`\\]*[A-Za-z])"""
         r"""[^\s"'`\\,;]{5,200}[^\s"'`\\,;.:!?)])""", re.IGNORECASE), _any),
@@ -146,9 +150,16 @@ def signs_in(words: str, lowered: str) -> Iterator[tuple[int, int]]:
         at = lowered.find(sign)
         while at >= 0:
             for number in numbers:
-                if number == COOKIES or _has_blanks(number) or _is_placed(words, at, PLACES[number]):
+                if number == COOKIES or _may_be_placed(words, at, at + len(sign), number):
                     yield at, number
             at = lowered.find(sign, at + len(sign))
+
+
+def _may_be_placed(words: str, at: int, end: int, number: int) -> bool:
+    follows = PLACES[number].follows
+    if follows is not None and follows.match(words, end) is None:
+        return False
+    return _has_blanks(number) or _is_placed(words, at, PLACES[number])
 
 
 @cache

@@ -25,7 +25,7 @@ QUEUE = f"{STORE}.queue.db"
 DATABASES = (STORE, QUEUE)
 FILES = (*(name + side for name in DATABASES for side in ("", "-journal", "-wal", "-shm")), "config.toml",
          "prices.toml", "folders.seen", "listeners.json", "web.json",
-         MASK_KEY, "server.json", "server.joining")  # fmt: skip
+         MASK_KEY, "server.json", "server.joining", "secrets.scanned", "secrets.accepted")  # fmt: skip
 """Our files in a home."""
 LOCKS = "locks"
 FOLDERS = (
@@ -36,7 +36,7 @@ FOLDERS = (
 COPYING = ".moving"
 """Behind the name of a file, with a dot before it, while it is copied."""
 _UNFINISHED = lazy_regex(
-    rf"(?:folders\.seen|listeners\.json|server\.json|{re.escape(MASK_KEY)})\.\d+|\.(?:{MOVED_TO}|{MOVED_FROM})\.\d+"
+    rf"(?:folders\.seen|secrets\.scanned|secrets\.accepted|listeners\.json|server\.json|{re.escape(MASK_KEY)})\.\d+|\.(?:{MOVED_TO}|{MOVED_FROM})\.\d+"
     rf"|\.(?:{'|'.join(map(re.escape, (*FILES, *FOLDERS)))}){re.escape(COPYING)}"
 )
 _NAMES_STORE = lazy_regex(r"spool/[^/]+/run\.json|compactions/[^/]+\.continue")

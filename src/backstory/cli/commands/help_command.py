@@ -66,6 +66,8 @@ doctor
 doctor --json
 doctor formats --since 2w
 doctor formats --agent AGENT --json
+secrets scan
+secrets scan --since 'last week' --json
 sql "select agent, count(*) from sessions group by agent"
 sql --schema
 run "Why does the build fail?"

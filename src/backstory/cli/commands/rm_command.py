@@ -6,21 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from backstory.cli import output
+from backstory.cli import output, removing
 from backstory.cli.options import json_option, sessions_argument, store_option
-from backstory.cli.trusting import is_agreed, may_act, talk_late, trust_option
+from backstory.cli.trusting import may_act, trust_option
 from backstory.ids import session_keys
 from backstory.workspace.runs.unsent import drop_unsent
-from backstory.workspace.stores.removing import Removal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from backstory.cli.app import App
-    from backstory.store.tables.copies import CopyHolder
-    from backstory.workspace.located import LocatedSession
-    from backstory.workspace.stores.removing import Removed
 
 
 @click.command("rm")
@@ -42,67 +35,14 @@ def command(app: App, sessions: tuple[str, ...], yes: bool, copies: bool, as_jso
     found = [app.workspace.resolve(each) for each in sessions]
     for store in {id(each.store): each.store for each in found}.values():
         may_act(app, store)
-    removal = removal_of(app, found)
-    if not is_agreed_to(found, removal, yes=yes, copies=copies):
+    removal = removing.removal_of(app, found)
+    if not removing.is_agreed_to(found, removal, yes=yes, copies=copies):
         return
     if copies:
         removal.include_copies()
-    removed = removal.perform(app.home, report)
+    removed = removal.perform(app.home, removing.report)
     unsent = drop_unsent(app.home, removal.uids)
     if as_json:
         left = [session_keys(each.uid, each.label) | {"turn_count": each.shared} for each in removal.remaining]
         output.json({"uids": list(removal.uids), "dropped_prompts": removed.prompts, "copies": left})
-    talk(removal, removed, unsent)
-
-
-PROMPT_COLUMNS = 60
-report = output.talk
-
-
-def removal_of(app: App, found: Sequence[LocatedSession]) -> Removal:
-    """The removal of these sessions, wherever they are."""
-    project = None if app.project_store.is_elsewhere else app.project_store
-    return Removal(app.workspace.decisions, [(each.store, each.session.uid) for each in found], project)
-
-
-def is_agreed_to(found: Sequence[LocatedSession], removal: Removal, *, yes: bool, copies: bool) -> bool:
-    """List what is deleted, and what holds copies of it; whether a person agrees. Raises as ``is_agreed``."""
-    what = f"Removing {', '.join(map(_shown, found))}"
-    if removal.copies:
-        stay = "They are deleted too" if copies else "They stay; --copies deletes them too"
-        output.talk(f"Copies of its turns are in {_named(removal.copies)}. {stay}.")
-    return is_agreed(what, f"{what} from {found[0].store.path}?", yes=yes)
-
-
-def talk(removal: Removal, removed: Removed, unsent: Sequence[Path]) -> None:
-    """Print what was deleted, which stores are late, and where copies remain. Raises the last of the problems."""
-    output.talk(f"Removed {', '.join(uid[:12] for uid in removal.uids)}.")
-    for prompt in removed.prompts:
-        output.talk(f"Deleted its queued prompt: {output.one_line(prompt, PROMPT_COLUMNS)}")
-    talk_late("Removed", removed.late)
-    if removal.remaining:
-        output.talk(f"Copies of its turns remain in {_named(removal.remaining)}.")
-    output.talk(f"Not erased: data {', '.join(_not_erased(removal, removed, unsent))}.")
-    for each in removed.problems[:-1]:
-        output.talk(str(each))
-    if removed.problems:
-        raise removed.problems[-1]
-
-
-def _not_erased(removal: Removal, removed: Removed, unsent: Sequence[Path]) -> list[str]:
-    """The places that are not erased: the agents' own logs, running runs, texts of unknown sessions, backups."""
-    logs = sorted({str(path) for paths in removal.uids.values() for path in paths if path.exists()})
-    own = [f"in {logs[0]}{f' and {len(logs) - 1} more logs' * (len(logs) > 1)}"] if logs else []
-    spools = [f"in {each}, until that run ends" for each in removed.running]
-    return [*own, *spools, *([f"in {unsent[0].parent}"] if unsent else []), "in earlier backups"]
-
-
-def _shown(found: LocatedSession) -> str:
-    turns = found.session.turns
-    title = output.one_line(found.session.shown_title, PROMPT_COLUMNS)
-    return f"{found.label} {title!r} ({turns} turn{'s' * (turns != 1)})"
-
-
-def _named(holders: Sequence[CopyHolder]) -> str:
-    shared = ((each, output.counted(each.shared, "turn")) for each in holders)
-    return ", ".join(f"{output.clean(each.label)} ({each.uid[:12]}, {turns})" for each, turns in shared)
+    removing.talk(removal, removed, unsent)

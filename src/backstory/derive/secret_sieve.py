@@ -1,0 +1,140 @@
+"""Tells the few records of a log that may hold a secret from all others, by the bytes that are kept. Pure.
+
+A log repeats itself: what stands between two quotes was mostly met before, and is looked up instead of read. Of what is
+new only the words are looked through that are new (``secret_anchors``), and where one may tell a secret, the shapes are
+asked about what stands around it. It passes on a little more than has a secret: who reads the record decides.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import accumulate, filterfalse
+from typing import TYPE_CHECKING
+
+from backstory.derive.secret_anchors import Anchors
+from backstory.derive.secret_names import kind_of_name
+from backstory.derive.secret_shapes import ALL, Pieces, findings_in
+from backstory.lazy import lazy_regex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+PART_BYTES = 256 * 1024
+"""The bytes that are looked at together, about."""
+LINE_BYTES_MAX = 8 * 1024 * 1024
+"""A longer line is cut, and what the cut parts is not found."""
+MET_BYTES_MAX = 64 * 1024 * 1024
+"""Pieces that are remembered take at most so much."""
+BASE64_CHARS_MIN = 512
+"""Base64 from this length on is an image, a signature or the like. No token without another sign is longer."""
+BEFORE, BEHIND = 3, 6
+"""Pieces before and behind a telling one that are looked at with it: a value, and whose it is."""
+SETTING = 7
+"""A setting's value is at most so many pieces from its name."""
+_PLAIN = lazy_regex(
+    rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?Z?|"
+    rb"[A-Za-z0-9+/]{%d,}={0,2}" % BASE64_CHARS_MIN
+)
+"""A UUID, a moment, and bytes in base64."""
+
+
+class SecretSieve:
+    """Finds the places of secrets in many logs, one after another: what one had is known in the next."""
+
+    def __init__(self) -> None:
+        self._anchors = Anchors(people=False)
+        self._plain = set[bytes]()
+        """Pieces between quotes without an anchor."""
+        self._telling = dict[bytes, int]()
+        """Those with one, and the kinds of what they may tell."""
+        self._empty = set[int]()
+        """Hashes of telling pieces, with those around them, in which there is no secret."""
+        self._met = 0
+
+    def places_in(self, pieces: Iterable[bytes]) -> Iterator[int]:
+        """Yield where in these bytes, which follow one another, a secret may be: a place in its record."""
+        start, held = 0, b""
+        for piece in pieces:
+            data, at = held + piece if held else piece, 0
+            while len(data) - at > PART_BYTES:
+                end = data.rfind(b"\n", at, at + PART_BYTES) + 1 or data.find(b"\n", at + PART_BYTES) + 1
+                if not end and len(data) - at < LINE_BYTES_MAX:
+                    break
+                end = min(end or len(data), at + LINE_BYTES_MAX)
+                yield from (start + at + place for place in self._places_in(data[at:end]))
+                at = end
+            held = data[at:]
+            start += at
+        yield from (start + place for place in self._places_in(held))
+
+    def _places_in(self, part: bytes) -> Iterator[int]:
+        pieces = part.split(b'"')
+        new = set(filterfalse(self._plain.__contains__, pieces))
+        if not new:
+            return
+        self._learn(new - self._telling.keys())
+        met = new & self._telling.keys()
+        starts: list[int] = []
+        for number in [number for number, piece in enumerate(pieces) if piece in met] if met else ():
+            if _is_setting(pieces, number) or self._may_hold(pieces, number):
+                starts = starts or [0, *accumulate(len(piece) + 1 for piece in pieces)]
+                yield starts[number]
+
+    def _learn(self, new: set[bytes]) -> None:
+        """Tell new pieces that have an anchor from those that have none."""
+        self._met += sum(map(len, new))
+        if self._met > MET_BYTES_MAX:
+            self._plain.clear()
+            self._telling.clear()
+            self._met = 0
+        read = [piece.decode("utf-8", "surrogateescape") for piece in new if not _PLAIN.fullmatch(piece)]
+        # A name is known by what follows it, which was cut off. A line's end stays as long as it is.
+        text = '": '.join([*read, ""]).replace("\\n", "  ").replace("\\t", "  ")
+        words = self._anchors.telling(text.split())
+        starts = [0, *accumulate(len(piece) + 3 for piece in read)] if words else []
+        for word, kinds in words.items():
+            for at in _words_at(text, word):
+                key = read[bisect_right(starts, at) - 1].encode("utf-8", "surrogateescape")
+                self._telling[key] = self._telling.get(key, 0) | kinds
+        for piece, words_cut in self._cut_words(read):
+            if self._anchors.telling(words_cut):
+                self._telling[piece.encode("utf-8", "surrogateescape")] = ALL
+        self._plain |= new - self._telling.keys()
+
+    def _cut_words(self, read: list[str]) -> Iterator[tuple[str, list[str]]]:
+        """Yield pieces with lines that the width of a terminal cut, and the words of these as they were."""
+        for piece in read:
+            if "\\n" in piece and (whole := list(Pieces.of_cut_lines(piece.replace("\\n", "\n")))):
+                yield piece, " ".join([each.text for each in whole]).split()
+
+    def _may_hold(self, pieces: list[bytes], number: int) -> bool:
+        piece, around = pieces[number], pieces[max(number - BEFORE, 0) : number + BEHIND]
+        key = hash(tuple(around))
+        if key in self._empty:
+            return False
+        alone, kinds = piece.decode("utf-8", "surrogateescape"), self._telling[piece]
+        texts = [b'"'.join(around).decode("utf-8", "surrogateescape")]
+        # Some shapes go over a line's end, and what a terminal cut is known by the width of its lines.
+        texts += [alone.replace("\\n", "\n")] if "\\n" in alone else []
+        if any(next(findings_in(text, people=False, kinds=kinds), None) is not None for text in texts):
+            return True
+        self._empty.add(key)
+        return False
+
+
+def _is_setting(pieces: list[bytes], number: int) -> bool:
+    """Return True for the name of a secret in a list of settings, each as ``{"name": …, "value": …}``."""
+    around = pieces[max(number - SETTING, 0) : number + SETTING]
+    if not any(piece in (b"value", b"Value", b"value\\", b"Value\\") for piece in around):
+        return False
+    return kind_of_name(pieces[number].decode("utf-8", "surrogateescape").rstrip("\\")) is not None
+
+
+def _words_at(text: str, word: str) -> Iterator[int]:
+    """Yield the places of a word between blanks."""
+    at = text.find(word)
+    while at >= 0:
+        end = at + len(word)
+        if (not at or text[at - 1].isspace()) and (end == len(text) or text[end].isspace()):
+            yield at
+        at = text.find(word, end)
