@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backstory.derive.pruning import MARK, PROMPTS, SUMMARIES, TOOL_OUTPUTS, Pruning
+from backstory import agents
+from backstory.derive.pruning import MARK, PROMPTS, SUMMARIES, TOOL_OUTPUTS, Pruning, is_text, texts_in
 from backstory.errors import PruneRefused
+from backstory.ingest import pruning
+from backstory.ingest.discover import stream_logs
+from backstory.ingest.ingest import ingest, ingest_briefly
+from backstory.ingest.log_reader import full_pace
 from backstory.ingest.pruning import Freed, prune_session
 from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, ToolResult, UserMessage
+from backstory.store import open_store
 from backstory.store.tables import pruned, sidecars
 from tests.support.clock import NOW
-from tests.support.machines import SMALL, Machine, claude_line, claude_log, differences, kept, lines, looked_up, prompts
+from tests.support.machines import (
+    SMALL,
+    Machine,
+    claude_line,
+    claude_log,
+    differences,
+    kept,
+    lines,
+    looked_up,
+    prompts,
+)
+from tests.support.recorded import cases_of, home_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from backstory.store import Session
 
 PROMPTS_ONLY = Pruning(keep=PROMPTS)
@@ -231,3 +248,137 @@ def test_a_title_stays(machine: Machine) -> None:
     assert one(machine).title == "Two words"
     prune(machine)
     assert one(machine).title == "Two words"
+
+
+# what comes since -----------------------------------------------------------------------------------------------------
+
+
+def answers(machine: Machine) -> list[str]:
+    return [text for kind, text in said(machine) if kind == "AssistantText"]
+
+
+def test_a_log_that_was_only_touched_is_the_one_that_was_pruned(machine: Machine) -> None:
+    a_talk(machine)
+    prune(machine)
+    before = kept(machine.store)
+    os.utime(machine.home / claude_log("s"), (NOW / 1000, NOW / 1000))
+    machine.read()
+    machine.write(claude_log("s"), lines(*talk(1)))
+    machine.read()
+    assert kept(machine.store) == before
+    assert len(machine.store.logs()) == 1
+
+
+def test_a_log_that_was_rewritten_fills_nothing_and_its_new_turns_come(machine: Machine) -> None:
+    a_talk(machine)
+    prune(machine)
+    first, *rest = talk(1)
+    machine.write(claude_log("s"), lines(first.replace(b'"cwd": "/w"', b'"cwd": "/v"'), *rest, *talk(2), *talk(3)))
+    machine.read()
+    assert answers(machine) == [MARK, MARK, "a planted answer"]
+    assert len(machine.store.logs()) == 2
+    assert machine.store.verify().problems == []
+    data = b"".join(machine.store.read_log(log.id, 0, log.read_to) for log in machine.store.logs())
+    assert data.count(b"a planted answer") == 1
+    before = machine.content(), machine.store_path.read_bytes()
+    machine.read()
+    assert (machine.content(), machine.store_path.read_bytes()) == before
+
+
+def test_an_ingest_that_was_killed_before_it_pruned_again_is_made_good_by_the_next(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_talk(machine)
+    prune(machine)
+    first, *rest = talk(1)
+    machine.write(claude_log("s"), lines(first.replace(b'"cwd": "/w"', b'"cwd": "/v"'), *rest, *talk(2), *talk(3)))
+    with monkeypatch.context() as patched:
+        patched.setattr(pruning, "prune_again", lambda store: [])
+        machine.read()
+    machine.read()
+    assert answers(machine) == [MARK, MARK, "a planted answer"]
+
+
+def test_who_only_looks_leaves_a_log_that_was_rewritten(machine: Machine) -> None:
+    a_talk(machine)
+    prune(machine)
+    before = kept(machine.store)
+    first, *rest = talk(1)
+    path = machine.write(claude_log("s"), lines(first.replace(b'"cwd": "/w"', b'"cwd": "/v"'), *rest, *talk(3)))
+    found = [each for each in stream_logs([agents.load("claude")], {}, machine.home, []) if each.path == str(path)]
+    report = ingest_briefly(machine.store, found, full_pace())
+    assert report.left == [str(path)]
+    assert kept(machine.store) == before
+
+
+RECORDED = [each for each in cases_of() if each[0] in agents.names() and each != ("pi", "cancel")]
+"""All homes in which an agent that is known left a session."""
+
+
+@pytest.mark.parametrize(("agent", "case"), RECORDED)
+def test_a_recorded_home_is_pruned_and_read_again_without_a_word_of_it(agent: str, case: str, tmp_path: Path) -> None:
+    home = home_of(tmp_path, agent, case)
+    with open_store(tmp_path / "store.db", shared=True, now=lambda: NOW) as store:
+
+        def read() -> dict[str, list[tuple[str, ...]]]:
+            ingest(store, [agents.load(agent)], environ={}, home=home, now=NOW, places=[home / "shop"])
+            return {
+                each.uid: [(stored.kind, *texts_in(stored.event)) for stored in store.events(each)]
+                for each in store.sessions(subagents=True)
+            }
+
+        read()
+        found = store.sessions(subagents=True)
+        before = {each.uid: store.turns(each) for each in found}
+        every = [stored.event for each in found for stored in store.events(each)]
+        texts = {text for event in every if PROMPTS_ONLY.goes(event) for text in texts_in(event) if len(text) > 9}
+        # A title stays; and a note of an adapter's own is in no file.
+        texts = {text for text in texts - {each.title for each in found} if "inferred" not in text}
+        for each in found:
+            prune_session(store, each, PROMPTS_ONLY)
+            turns = store.turns(each)
+            assert [turn.uid for turn in turns] == [turn.uid for turn in before[each.uid]]
+            if each.relation != "subagent":
+                assert [turn.prompt for turn in turns] == [turn.prompt for turn in before[each.uid]]
+            for stored in store.events(each):
+                if PROMPTS_ONLY.goes(stored.event):
+                    assert {text for text in texts_in(stored.event) if is_text(text)} & texts == set()
+        assert store.verify().problems == []
+        pruned_once = read()
+        for path in home.rglob("*"):
+            if path.is_file():
+                os.utime(path, (NOW / 1000 + 60, NOW / 1000 + 60))
+        assert read() == pruned_once
+        assert store.verify().problems == []
+
+
+@pytest.mark.parametrize("step", range(40))
+def test_a_prune_that_is_stopped_at_any_step_leaves_the_session_whole_or_pruned(machine: Machine, step: int) -> None:
+    session = a_talk(machine)
+    whole = machine.content()
+    steps = iter(range(10_000))
+
+    class Killed(Exception):
+        pass
+
+    def kill(*_: Any) -> bool:
+        if next(steps) == step * 12:
+            raise Killed
+        return False
+
+    writer = machine.store.writer()
+    writer.set_progress_handler(kill, 200)
+    try:
+        prune_session(machine.store, session, PROMPTS_ONLY)
+        is_done = True
+    except Killed:
+        is_done = False
+    writer.set_progress_handler(None)
+    machine.store.close()
+    found = answers(machine)
+    assert found in (["a planted answer"] * 2, [MARK, MARK])
+    if found[0] != MARK:
+        assert not is_done
+        assert differences(whole, machine.content()) == []
+    machine.read()
+    assert machine.store.verify().problems == []

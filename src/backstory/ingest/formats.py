@@ -16,8 +16,8 @@ from backstory.agents import documents, jsonl
 from backstory.agents.formats import KnownKeys, format_of, version_in, version_order
 from backstory.derive.facts import DerivedFacts
 from backstory.errors import AgentUnusable, BackstoryError, UnknownAgent, in_words
+from backstory.ingest.kept import kept_source
 from backstory.ingest.log_reader import kept_lines
-from backstory.ingest.reindex import kept_source
 from backstory.model import DOCUMENT_LINE, Unknown
 from backstory.store.tables.logs import FILE, STREAM
 

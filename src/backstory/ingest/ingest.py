@@ -7,7 +7,7 @@ and a log that was rewritten is read anew beside it, its records known again by 
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cached_property, partial
 from io import BytesIO
 from itertools import chain, islice
 from pathlib import Path
@@ -49,9 +49,9 @@ from backstory.ingest.sidecars import changed_sidecars, gather, reapply_sidecars
 from backstory.ingest.sources import Reading, kept_candidate, place_of, relpath, rows_candidate, source_of
 from backstory.ingest.worker import Job, JobOutcome, job_of, outcomes
 from backstory.lazy import lazy_module
-from backstory.model import LogIdentity
+from backstory.model import DOCUMENT_LINE, LogIdentity
 from backstory.projects.git import project_key, worktree_root
-from backstory.store import codec
+from backstory.store import codec, schema
 from backstory.store.file import maintenance
 from backstory.store.intake import append, ingesting
 from backstory.store.tables import logs, sessions
@@ -60,9 +60,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
     from backstory.agents.contract import Agent
+    from backstory.ingest import pruning
     from backstory.store import FileStamp, Log, RecordBatch, Store, Written
     from backstory.store.intake import rederiving
+    from backstory.store.tables import pruned
 else:
+    pruned = lazy_module("backstory.store.tables.pruned")
+    pruning = lazy_module("backstory.ingest.pruning")
     rederiving = lazy_module("backstory.store.intake.rederiving")
 
 BULK_BYTES = 32 * 1024 * 1024
@@ -106,6 +110,7 @@ def ingest(
     if store.exists:
         # When all is read: a run and its agent's own log may come in either order.
         match_runs(store, work.report)
+        work.prune_again()
         work.link_retold()
         work.merge_idle_chunks(now - IDLE_MS)
     return work.report
@@ -119,6 +124,7 @@ def ingest_these(
     work = _Ingest(store, running, lambda done, total: None)
     work.run(changed)
     match_runs(store, work.report)
+    work.prune_again()
     work.link_retold()
     return work.report
 
@@ -271,6 +277,19 @@ class _Ingest(IngestNotes):
             self._read_here(reading, source_of(each, identity, head, log), log, first_record_hash(head), file)
         self._flush()
         reapply_sidecars(self.store, log)
+
+    @cached_property
+    def _has_pruned(self) -> bool:
+        return bool(self.store.ask_or(0, lambda db: db.execute(schema.HAS_PRUNED).get))
+
+    def prune_again(self) -> None:
+        """Prune what logs that were rewritten say again of turns that were pruned."""
+        try:
+            if self._has_pruned and self.store.ask(pruned.unsettled):
+                refused = pruning.prune_again(self.store)
+                self.report.errors += [Problem(uid, str(reason)) for uid, reason in refused]
+        except Exception as refused:
+            self._note_failure(str(self.store.path), refused)
 
     def link_retold(self) -> None:
         """Count turns once that another program retold and that the agents' own logs have, too."""
@@ -445,10 +464,16 @@ class _Ingest(IngestNotes):
     ) -> None:  # fmt: skip
         """Read a file as this log."""
         first_hash = first_record_hash(head)
+        is_form = bool(each.folder) or head.startswith(DOCUMENT_LINE)
         kept = self._kept_logs(each.agent, identity.native_id, reported_too=parent is not None)
         log = matching_log(self.store, file, first_hash, kept, self._stamp(each.path) if kept else None)
         if log is not None:
             log = self._parse_kept(log)
+        is_told_again = bool(kept) and (log is None or is_form)
+        if self._is_brief and is_told_again and self._has_pruned and self.store.ask(pruned.noted, kept[0].session_id):
+            # What it says again of turns that were pruned is pruned again, for which there is no time now.
+            self.report.left.append(each.path)
+            return
         # It holds nothing that is not kept: at most it lies elsewhere now.
         if log is not None and size_of(file) <= log.read_to:
             if is_kept or parent is not None:
@@ -485,7 +510,9 @@ class _Ingest(IngestNotes):
         return [log for log in kept if log.id not in reported]
 
     def read_reported(self, log: Log) -> None:
-        """Read the subagents that a log reports of, from what is kept of it."""
+        """Read the subagents that a log reports of, from what is kept of it; nothing of one that was pruned."""
+        if self._has_pruned and self.store.ask(pruned.is_log_pruned, log.id):
+            return
         each = kept_candidate(log, agents.load(log.agent))
         with kept_bytes(self.store, log) as file:
             self._read_reported(each, file, log.read_to)
@@ -511,6 +538,8 @@ class _Ingest(IngestNotes):
         """Read what a log that is being read reports of subagents."""
         log = self.store.log(reading.log_id) if reading.log_id is not None else None
         if log is not None and (reading.is_kept or not Path(reading.each.path).exists()):
+            if self._has_pruned and self.store.ask(pruned.is_log_pruned, log.id):
+                return
             with kept_bytes(self.store, log) as file:
                 self._read_reported(reading.each, file, until)
             return

@@ -16,7 +16,8 @@ from backstory.agents import jsonl
 from backstory.agents.jsonl import BLANK, LineReader, lines_of
 from backstory.ingest.log_reader import BLOCK_BYTES, Start, known_numbers, numbered_lines, read_exactly, state_of
 from backstory.ingest.unread import identified
-from backstory.store import codec
+from backstory.lazy import lazy_module
+from backstory.store import codec, schema
 from backstory.store.tables import logs, sessions
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from backstory.ingest.log_reader import Source
     from backstory.model import LogIdentity
     from backstory.store import FileStamp, Log, Store
+    from backstory.store.tables import pruned
+else:
+    pruned = lazy_module("backstory.store.tables.pruned")
 
 
 def whose_log(agent: Agent, path: str, file: IO[bytes]) -> tuple[LogIdentity | None, bytes]:
@@ -102,13 +106,30 @@ def has_grown(file: IO[bytes], log: Log) -> bool:
 
 
 def begins_with(store: Store, file: IO[bytes], log: Log) -> bool:
-    """Return True if a file's beginning is all that is kept of a log; it then stands behind it."""
+    """Return True if a file's beginning is all that is kept of a log, or was pruned of it; it then stands behind it."""
     file.seek(0)
     # By the hashes of its chunks, so that nothing is unpacked.
     for _, length, digest in store.ask(logs.chunk_marks, log.id):
         if codec.chunk_digest(read_exactly(file, length)) != digest:
-            return False
+            return _was(store, file, log, log.read_to)
     return True
+
+
+def _was(store: Store, file: IO[bytes], log: Log, stop: int) -> bool:
+    """Return True if the first bytes of a file are those that a log had before it was pruned; stands behind them."""
+
+    def read(at: int, length: int) -> bytes:
+        file.seek(at)
+        return read_exactly(file, length)
+
+    is_so = (
+        bool(store.ask(lambda db: db.execute(schema.HAS_PRUNED).get))
+        and store.ask(pruned.is_log_pruned, log.id)
+        and size_of(file) >= stop
+        and store.ask(pruned.is_original, log.id, read, stop)
+    )
+    file.seek(stop)
+    return is_so
 
 
 def is_beginning_of(store: Store, file: IO[bytes], log: Log) -> bool:
@@ -117,7 +138,7 @@ def is_beginning_of(store: Store, file: IO[bytes], log: Log) -> bool:
     for data in store.stream_log(log.id):
         found = read_exactly(file, len(data))
         if found != data:
-            return data.startswith(found) and not file.read(1)
+            return (data.startswith(found) and not file.read(1)) or _was(store, file, log, size_of(file))
     return not file.read(1)
 
 

@@ -15,7 +15,7 @@ from backstory.agents.jsonl import LineReader
 from backstory.derive import pruning
 from backstory.derive.pruning import IMAGES, PROMPTS, TOOL_OUTPUTS, PrunedTexts, Pruning
 from backstory.errors import PruneRefused
-from backstory.ingest import reindex, sidecars
+from backstory.ingest import kept, sidecars
 from backstory.ingest.log_reader import kept_end, kept_lines
 from backstory.model import Event, Relation, Unknown, UserMessage
 from backstory.store import codec
@@ -119,16 +119,15 @@ def _planned(
     wanted = what if before is None else what | before.pruning
     if before is not None and before.pruning == wanted and store.ask(pruned.is_settled, session.id):
         return None, Freed(before=room, after=room)
-    is_person = session.relation != Relation.SUBAGENT
-    known = PrunedTexts(names={each for each in _names(session) if each})
-    plans = [_read(store, session, log) for log in store.logs(session)]
-    for plan in plans:
-        known.names |= plan.names
-        for record in plan.records:
-            known.note(record.events, wanted, is_person=is_person)
-    records = sum(_overwrite(plan, wanted, known, only, is_person=is_person) for plan in plans)
-    for plan in plans:
-        records -= _check(store, session, plan, wanted, known, only, is_person=is_person)
+    try:
+        plans, known, records = _planned_logs(
+            store, session, wanted, only, is_person=session.relation != Relation.SUBAGENT
+        )
+    except PruneRefused:
+        if session.relation != Relation.SUBAGENT:
+            raise
+        # Some agents' turns are known by their prompts.
+        plans, known, records = _planned_logs(store, session, wanted, only, is_person=True)
     files = _files(store, plans, wanted, known)
     is_empty = not (
         files or any(plan.changed() for plan in plans) or store.ask(overwriting.has_other_texts, session.id, wanted)
@@ -143,6 +142,22 @@ def _planned(
     after = room if is_empty else _room_then(store, session, made, files)
     done = Overwriting(session_id=session.id, what=wanted, next_seq=next_seq, logs=made, files=files, is_empty=is_empty)
     return done, Freed(before=room, after=after, records=records)
+
+
+def _planned_logs(
+    store: Store, session: Session, what: Pruning, only: Collection[str] | None, *, is_person: bool
+) -> tuple[list[_LogPlan], PrunedTexts, int]:
+    """The logs of a session as they will be, what its texts were, and how many records differ then."""
+    known = PrunedTexts(names={each for each in _names(session) if each})
+    plans = [_read(store, session, log) for log in store.logs(session)]
+    for plan in plans:
+        known.names |= plan.names
+        for record in plan.records:
+            known.note(record.events, what, is_person=is_person)
+    records = sum(_overwrite(plan, what, known, only, is_person=is_person) for plan in plans)
+    for plan in plans:
+        records -= _check(store, session, plan, what, known, only, is_person=is_person)
+    return plans, known, records
 
 
 def _names(session: Session) -> list[str | None]:
@@ -169,7 +184,7 @@ def _said(
     store: Store, session: Session, log: Log, data: bytes
 ) -> tuple[dict[int, _Record], dict[str, Turn], set[str]]:
     """The records of a log that have numbers, by their starts; its turns; its names."""
-    source, _ = reindex.kept_source(store, log, session.said_folder, _reading(data))
+    source, _ = kept.kept_source(store, log, session.said_folder, _reading(data))
     said: dict[int, _Record] = {}
     for line in kept_lines(store, log, [data]):
         events, turn_uid = list[Event](), None
@@ -258,9 +273,20 @@ def _check(
         if attempt is None:
             break
         attempt |= wrong
+        if not wrong and not silent:
+            # In a log of plain lines the figures are in lines that say nothing else.
+            plan.whole.update(
+                each.start
+                for each in plan.records
+                if not any(what.goes(event, is_person=is_person) for event in each.events) and not _is_json(plan, each)
+            )
         (plan.headed if attempt is plan.careful else plan.whole).update(silent)
         _overwrite(plan, what, known, only, is_person=is_person)
     raise PruneRefused(session.shown_name, "its turns would read otherwise without their texts")
+
+
+def _is_json(plan: _LogPlan, record: _Record) -> bool:
+    return pruning.is_json(plan.data[record.start : record.stop])
 
 
 def _staying(events: Collection[Event], what: Pruning, *, is_person: bool) -> list[Event]:
@@ -306,9 +332,9 @@ _IMAGES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"RIFF")
 
 def _made(store: Store, session: Session, plan: _LogPlan) -> OverwrittenLog:
     """A log as it will be, with all that it says then."""
-    source, created = reindex.kept_source(store, plan.log, session.said_folder, _reading(plan.new))
+    source, created = kept.kept_source(store, plan.log, session.said_folder, _reading(plan.new))
     lines = kept_lines(store, plan.log, [bytes(plan.new)])
-    batches = list(reindex.rederived(store, session, plan.log, source, created, lines, events_too=True))
+    batches = list(kept.rederived(store, session, plan.log, source, created, lines, events_too=True))
     return OverwrittenLog(log=plan.log, marks=plan.marks, changed=plan.changed(), batches=batches)
 
 
@@ -323,3 +349,26 @@ def _room_then(store: Store, session: Session, made: Iterable[OverwrittenLog], f
         for sidecar_id, length in store.ask(overwriting.file_frames, each.log.id):
             size += len(codec.pack_chunk(going[sidecar_id])) if sidecar_id in going else length
     return size
+
+
+# what came since ------------------------------------------------------------------------------------------------------
+
+
+def prune_again(store: Store) -> list[tuple[str, PruneRefused]]:
+    """Prune what came once more of turns that were pruned: by a log that was rewritten, or a document.
+
+    Returns the sessions of which that could not be done, and why.
+    """
+    refused = []
+    todo = store.ask_or([], pruned.unsettled)
+    for session_id in todo:
+        session, note = store.session(session_id), store.ask(pruned.noted, session_id)
+        assert note is not None
+        old = {turn.uid for turn in store.turns(session) if turn.first_seq < note.next_seq}
+        try:
+            prune_session(store, session, note.pruning, only=old)
+        except PruneRefused as reason:
+            refused.append((session.uid, reason))
+    if todo and len(refused) < len(todo):
+        store.erase()
+    return refused

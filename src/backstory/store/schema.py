@@ -157,6 +157,10 @@ IS_THERE = (
 """The condition that what a row ``c`` below 0 is of is there."""
 
 
+HAS_PRUNED = "select exists (select 1 from pruned)"
+"""True in a store with a session that was pruned in part. Hardly any has one, and the others pay for no more."""
+
+
 # rows with types ------------------------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from backstory.derive.pruning import MARK, Pruning
+from backstory.model import DOCUMENT_LINE
 from backstory.store import codec
 from backstory.store.schema import fetch, fetch_one
 from backstory.store.tables import lent, logs
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 WHOLE = -1
 """In place of an offset: how far a log was pruned."""
+DOCUMENT = "document"
+"""The word in such a row for a log that is the kept form of files that their agent writes anew."""
+FOLDER_LINE = b'{"backstory_folder":'
 
 
 class PruneNote(NamedTuple):
@@ -84,10 +88,29 @@ def add_range(db: apsw.Connection, session_id: int, log_id: int, found: Range) -
 
 def note_log(db: apsw.Connection, session_id: int, log_id: int, read_to: int) -> None:
     """Note how far a log is pruned."""
+    beginning = logs.look_at(db, log_id, 0, max(len(DOCUMENT_LINE), len(FOLDER_LINE)))
     db.execute(
-        "insert or replace into pruned(session_id, log_id, name, start, length) values (?, ?, '', ?, ?)",
-        (session_id, log_id, WHOLE, read_to),
+        "insert or replace into pruned(session_id, log_id, name, start, length, what) values (?, ?, '', ?, ?, ?)",
+        (session_id, log_id, WHOLE, read_to, DOCUMENT if beginning.startswith((DOCUMENT_LINE, FOLDER_LINE)) else None),
     )
+
+
+def unsettled(db: apsw.Connection) -> list[int]:
+    """The sessions of which a log came since they were pruned that may say again what went.
+
+    That is a log that was rewritten, and the kept form of a document, which says again what is not as it was.
+    """
+    return [
+        session_id
+        for (session_id,) in fetch(
+            db,
+            tuple[int],
+            "select distinct p.session_id from pruned p join logs l on l.session_id = p.session_id and l.kind = 'file' "
+            "left join pruned w on w.session_id = p.session_id and w.log_id = l.id and w.name = '' and w.start = ? "
+            "where p.log_id = 0 and (w.length is null or (w.what = ? and l.read_to > w.length))",
+            (WHOLE, DOCUMENT),
+        )
+    ]
 
 
 def note_sidecar(db: apsw.Connection, session_id: int, log_id: int, name: str, size: int, sha256: bytes) -> None:
@@ -114,17 +137,14 @@ def gaps(found: Iterable[Range], start: int, stop: int) -> list[tuple[int, int]]
     return [*left, (at, stop)] if at < stop else left
 
 
-def is_original(
-    db: apsw.Connection, log_id: int, read: Callable[[int, int], bytes], start: int = 0, stop: int | None = None
-) -> bool:
-    """Return True if bytes, given by their start and length, are those that a log had before it was pruned."""
-    end = int(db.execute("select read_to from logs where id = ?", (log_id,)).get) if stop is None else stop
+def is_original(db: apsw.Connection, log_id: int, read: Callable[[int, int], bytes], stop: int) -> bool:
+    """Return True if bytes up to ``stop``, given by their start and length, are those that a log had before."""
     found = ranges(db, log_id)
-    within = [each for each in found if start <= each.start and each.stop <= end]
+    within = [each for each in found if each.stop <= stop]
     if any(codec.chunk_digest(read(each.start, each.length)) != each.sha256 for each in within):
         return False
     return all(
-        read(at, part_end - at) == logs.read(db, log_id, at, part_end - at) for at, part_end in gaps(found, start, end)
+        read(at, part_end - at) == logs.read(db, log_id, at, part_end - at) for at, part_end in gaps(found, 0, stop)
     )
 
 

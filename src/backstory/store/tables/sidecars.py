@@ -150,8 +150,9 @@ def write(db: apsw.Connection, batch: SidecarBatch) -> None:
     if found is None:
         return
     session_id, path = found
+    has_pruned = bool(batch.sidecars) and bool(db.execute(schema.HAS_PRUNED).get)
     for each in batch.sidecars:
-        if pruned.is_file_pruned(db, batch.log_id, each.name):
+        if has_pruned and pruned.is_file_pruned(db, batch.log_id, each.name):
             each = pruned_file(each)
         # A rewritten log takes over its sidecars.
         other = "name = ? and log_id in (select id from logs where session_id = ? and path = ? and id <> ?)"
