@@ -51,13 +51,13 @@ ROOMS = {
         "that faces show beside each other; amounts of charts, and the SQL of every number",
     ),
     "cli": Budget(
-        21_795,
-        137,
+        21_870,
+        138,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
         "watched folders; files of pages; drift, named alike; keys of a context; what to do where a list is empty; "
         "drafts that two screens share, what is painted once, around a hit first; a search of a server; "
-        "what is pruned, and its question; a check-up",
+        "what is pruned, and its question; a check-up, and what it mends",
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(
@@ -105,7 +105,7 @@ ROOMS = {
         "what is around a record; another store beside it; a look that changes nothing",
     ),
     "workspace": Budget(
-        16_405,
+        16_410,
         85,
         "history of other machines; what faces ask, outlines in columns, blocks that faces draw, the fields of every "
         "question, pages with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed; "

@@ -25,6 +25,7 @@ from tests.support.going import state, until
 from tests.support.read_only import read_only
 from tests.support.small_disk import small_disk
 from tests.support.strange_records import NEW_TYPE, PROMPT, put
+from tests.support.terminal import Terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -238,7 +239,10 @@ def test_a_full_disk_is_found(machine: Shell) -> None:
 def test_little_room_is_a_note(machine: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(of_machine, "ROOM_LEAST_BYTES", 0)
     monkeypatch.setattr(maintenance, "ROOM_PART", 1e-9)
-    assert set(found(machine)) == {"disk-low"}
+    told = found(machine)
+    assert set(told) == {"disk-low"}
+    done = typed(machine, told["disk-low"]["as_typed"])
+    assert (done.code, "session" in done.err) == (0, True), done
 
 
 def test_a_network_file_system_is_a_note(machine: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -346,3 +350,90 @@ def test_every_finding_is_documented() -> None:
     for name, kind in KINDS.items():
         assert kind.means in rows[name]
         assert ("mend" if kind.is_ill else "note") in rows[name]
+
+
+# --fix ----------------------------------------------------------------------------------------------------------------
+
+
+NOT_CONFIRMED, INTERRUPTED = 64, 130
+
+
+def several(shell: Shell) -> None:
+    """A machine with findings that are safe to mend, and one that is not."""
+    sql(shell.store, "insert into meta(key, value) values ('stale', '1')")
+    sql(shell.store, "update logs set derived = 1")
+    sql(shell.store, "delete from meta where key = 'erased'")
+    kill_a_writer(shell)
+    shell.store.parent.chmod(0o755)
+
+
+def test_fix_runs_what_is_safe(machine: Shell) -> None:
+    several(machine)
+    done = machine("doctor", "--fix", "--yes")
+    assert (done.code, done.out) == (0, "Nothing found: all is well.\n")
+    listed = done.err.splitlines()
+    assert listed[0] == f"chmod -R go= {machine.store.parent}"
+    assert done.err.endswith("4 commands run.\n")
+    assert machine("verify").code == 0
+
+
+def test_fix_without_a_person_or_yes_changes_nothing(machine: Shell) -> None:
+    several(machine)
+    before = files(machine.home)
+    done = machine("doctor", "--fix")
+    assert (done.code, done.out) == (NOT_CONFIRMED, "")
+    assert done.err.startswith("chmod -R go= ")
+    assert files(machine.home) == before
+
+
+def test_fix_asks_at_a_terminal(machine: Shell) -> None:
+    several(machine)
+    before = files(machine.home)
+    with Terminal([*COMMAND, "doctor", "--fix"], machine.cwd, machine.environ, is_copied=True) as terminal:
+        terminal.until("Running 4 commands: go on? [y/N]")
+        terminal.type("n\r")
+        shown = terminal.end()
+    assert "Kept." in shown
+    assert files(machine.home) == before
+
+
+def test_what_is_not_safe_is_left_to_the_person(machine: Shell) -> None:
+    (machine.store.parent / "config.toml").write_text("[run\n")
+    (machine.store.parent / "config.toml").chmod(0o600)
+    done = machine("doctor", "--fix")
+    assert done.code == FOUND
+    assert "None of their commands is safe to run unasked." in done.err
+
+
+def test_fix_says_what_failed_and_goes_on(machine: Shell) -> None:
+    several(machine)
+    (machine.home / "bin").mkdir()
+    (machine.home / "bin/chmod").write_text("#!/bin/sh\nexit 3\n")
+    (machine.home / "bin/chmod").chmod(0o755)
+    done = machine("doctor", "--fix", "--yes", "--json", PATH=f"{machine.home}/bin:{machine.environ['PATH']}")
+    told = done.json()
+    assert [each["exit_code"] for each in told["fixed"]] == [3, 0, 0, 0]
+    assert ([each["finding"] for each in told["findings"]], done.code) == (["home-open"], FOUND)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at", range(4))
+def test_a_fix_that_is_killed_is_finished_by_the_next(machine: Shell, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    several(machine)
+    run, begun = subprocess.run, list[str]()
+
+    def killed(words: list[str], **how: Any) -> Any:
+        begun.append(words[0])
+        if len(begun) <= at:
+            return run(words, **how)
+        how.pop("check")
+        with subprocess.Popen(words, **how) as process:
+            process.kill()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess, "run", killed)
+    assert machine("doctor", "--fix", "--yes").code == INTERRUPTED
+    monkeypatch.undo()
+    assert len(begun) == at + 1
+    assert machine("doctor", "--fix", "--yes").code == 0
+    assert machine("verify").code == 0

@@ -308,6 +308,7 @@ def _files(ask: JsonAnswers) -> None:
     strange.write_text("".join(f"{json.dumps(each)}\n" for each in texts), "utf-8")
     ask.plainly("ingest")
     ask("doctor")
+    ask("doctor", "--fix", "--yes")
     ask("doctor", "formats")
     (strange.with_suffix("") / "tool-results").mkdir(parents=True)
     (strange.with_suffix("") / "tool-results" / "env.txt").write_text("DB_PASSWORD=correct-horse-7\n", "utf-8")

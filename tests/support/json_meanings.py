@@ -128,6 +128,7 @@ evidence: the places where a finding shows
 exact: true if written byte for byte as the other tool does
 exact_usd: the part of a cost that agents reported
 exchanges: prompts with their answers that a summary covers
+exit_code: the exit code of a command
 expires: until when a login is good
 explained: each turn of the branch, and whether it is sent; of `ingest` sentences
 exports: the files of an export of several sessions
@@ -147,6 +148,7 @@ first: the first line or record of a range
 first_prompt: the first prompt
 first_seq: the first record of a result that is named
 first_there: the first record of a range in the other store
+fixed: the commands that `--fix` ran, each with `exit_code`
 folder: a folder
 follows: the record that the next prompt follows
 forgotten_uids: sessions, by uid, that were taken out of a team's server and stay out

@@ -156,16 +156,16 @@ def server_program(app: App) -> ServerProgram:
 
 def removing_program(app: App) -> ServerProgram:
     """The same, to find what it added: nothing is started or missing."""
-    return ServerProgram(command=(*_words(), "mcp"), environ=dict(_variables(app)))
+    return ServerProgram(command=(*program_words(), "mcp"), environ=dict(_variables(app)))
 
 
 def ingest_program(app: App, *, is_checked: bool) -> ServerProgram:
     """Return the command by which a timer starts ``backstory ingest``. Raises ProgramNotUsable."""
-    program = ServerProgram(command=(*_words(), "ingest"), environ=dict(_variables(app)))
+    program = ServerProgram(command=(*program_words(), "ingest"), environ=dict(_variables(app)))
     return _checked(app, program) if is_checked else program
 
 
-def _words() -> list[str]:
+def program_words() -> list[str]:
     """The program that runs, as absolute words. Links stay: an upgrade leads them to the new one."""
     started_as = Path(os.path.abspath(sys.argv[0]))  # noqa: PTH100 - links stay
     if started_as.name == "__main__.py" or not started_as.is_file():

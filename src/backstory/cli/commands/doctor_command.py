@@ -12,102 +12,52 @@ import click
 
 from backstory import agents
 from backstory.cli import CommandGroup, output
-from backstory.cli.app import now_ms
 from backstory.cli.options import AGENT, json_option, moment, readable, store_option
 from backstory.errors import StoreNotFound, UnknownAgent
 from backstory.ids import LABEL_LENGTH, session_keys
-from backstory.workspace.care import findings
-from backstory.workspace.care.case import Case
-from backstory.workspace.care.checkup import check_up
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from backstory.cli.app import App
-    from backstory.config import Settings
     from backstory.ingest.format_case import WrittenCase
     from backstory.ingest.formats import Drift, Sighting, Strange
     from backstory.store import Store
-    from backstory.workspace.care.findings import Finding
 
 ROWS_MAX = 200
 """The most rows that are listed; --json has all."""
 REASONS_SHOWN_MAX = KINDS_SHOWN_MAX = 20
-NOTHING = FOUND = 1
-UNCHANGED = "Nothing was changed."
+NOTHING = 1
 NO_KIND, NO_VERSION = "(no type)", "–"
 SHOW = "backstory show"
 HEADS = ("agent", "what", "name", "count", "versions", f"first: {SHOW}")
 
 
 @click.group("doctor", cls=CommandGroup, invoke_without_command=True, subcommand_metavar="| COMMAND ...")
+@click.option("--fix", is_flag=True, help="List the commands that are safe, then run them.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @json_option
 @store_option
 @click.pass_context
-def command(ctx: click.Context, as_json: bool) -> None:
+def command(ctx: click.Context, fix: bool, yes: bool, as_json: bool) -> None:
     """Look over this machine, and say what needs mending, what that means, and the command that mends it.
 
     Looked at are home and stores, locks, runs and prompts that wait, room, permissions, the clock, agents and what was
-    put into their settings. No agent is started, nothing leaves the machine, and nothing is changed. The exit code is
-    1 where something needs mending; notes alone are no reason for that.
+    put into their settings. No agent is started, nothing leaves the machine, and without --fix nothing is changed. The
+    exit code is 1 where something needs mending; notes alone are no reason for that.
+
+    --fix runs the printed commands that lose nothing, start no agent and send nothing, one after the other, and looks
+    again then. It lists them first, and asks.
     """
     if ctx.invoked_subcommand is not None:
-        if as_json:
-            raise click.UsageError("--json comes behind the command: backstory doctor formats --json")
+        if as_json or fix or yes:
+            raise click.UsageError("Options of `doctor` itself cannot be combined with a command of it.")
         return
-    app: App = ctx.obj
-    found = check_up(_case(app))
-    if as_json:
-        output.json(_findings_as_json(found))
-    else:
-        _tell_findings(found)
-    ctx.exit(FOUND if any(each.kind.is_ill for each in found) else 0)
+    if yes and not fix:
+        raise click.UsageError("--yes is for --fix.")
+    from backstory.cli import checking_up
 
-
-def _case(app: App) -> Case:
-    return Case(
-        home=app.home_folder, default_home=app.default_home, user_home=app.user_home, folder=app.cwd,
-        environ=app.environ, now=now_ms(), read_settings=lambda: _settings(app),
-        named=None if app.store_path is None else Path(os.path.normpath(app.cwd / app.store_path)),
-        is_home_set=bool(app.environ.get("BACKSTORY_HOME")), platform=sys.platform,
-    )  # fmt: skip
-
-
-def _settings(app: App) -> Settings:
-    """The settings in force. Raises ConfigBroken, SettingRefused where any of them is wrong."""
-    for each in app.config.every_setting():
-        app.config.get(each.key)
-    return app.config.settings
-
-
-def _findings_as_json(found: Sequence[Finding]) -> dict[str, Any]:
-    return {
-        "needs_mending": any(each.kind.is_ill for each in found),
-        "findings": [findings.as_json(each) for each in found],
-    }
-
-
-def _tell_findings(found: Sequence[Finding]) -> None:
-    """Print each: what it is about, what it means, and what mends it, to be copied as it is."""
-    for each in found:
-        subject = ": ".join(filter(None, [each.about, each.detail]))
-        head = output.one_liner(f"{each.name}  {subject}".rstrip())
-        output.data(output.style(head, bold=True) if each.kind.is_ill else head)
-        for line in _wrapped(each.kind.means):
-            output.data(f"    {line}")
-        if each.typed:
-            output.data(f"    {output.style(output.one_liner(each.typed), fg='green')}")
-    ill = sum(each.kind.is_ill for each in found)
-    if not found:
-        output.data("Nothing found: all is well.")
-    elif ill:
-        _talk(f"{output.counted(ill, 'finding')} to mend, {output.counted(len(found) - ill, 'note')}. {UNCHANGED}")
-    else:
-        _talk(f"{output.counted(len(found), 'note')}, nothing to mend. {UNCHANGED}")
-
-
-def _wrapped(text: str) -> list[str]:
-    return output.wrapped(text, max(output.width() - 4, 20)) if sys.stdout.isatty() else [text]
+    ctx.exit(checking_up.check_up(ctx.obj, fixes=fix, yes=yes, as_json=as_json))
 
 
 @command.command("formats")

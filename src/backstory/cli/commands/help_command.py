@@ -63,7 +63,7 @@ report improve --apply
 report reindex
 report reindex --derived
 doctor
-doctor --json
+doctor --fix
 doctor formats --since 2w
 doctor formats --agent AGENT --json
 secrets scan

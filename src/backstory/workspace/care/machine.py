@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 DAY_MS = 86_400_000
 ROOM_LEAST_BYTES = 16 * 1024 * 1024
 """With less room than this an ingest may fail."""
+PRUNE = (US, "prune", "--older", "1y")
+"""It lists what would go, and asks."""
 HOME_VARIABLE = "BACKSTORY_HOME"
 
 
@@ -94,9 +96,11 @@ def of_disk(case: Case) -> Iterator[Finding]:
     free, bytes_ = case.home_state.free_bytes, case.look(case.store).bytes
     detail = f"{size(free)} are left"
     if free < ROOM_LEAST_BYTES:
-        yield Finding(name="disk-full", about=str(case.home), detail=detail)
+        yield Finding(name="disk-full", about=str(case.home), detail=detail, command=PRUNE)
     elif free < (needed := bytes_ + bytes_ // maintenance.ROOM_PART):
-        yield Finding(name="disk-low", about=str(case.home), detail=f"{detail}, and it may take {size(needed)}")
+        yield Finding(
+            name="disk-low", about=str(case.home), detail=f"{detail}, and it may take {size(needed)}", command=PRUNE
+        )
 
 
 def _other_homes(case: Case) -> list[Path]:
