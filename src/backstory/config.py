@@ -67,6 +67,7 @@ class IngestSettings(SettingsTable, frozen=True):
     exclude = Setting("ingest.exclude", list[str](), "logs that are never read: shell patterns for the whole path")
     places = Setting("ingest.places", list[str](), "further places of logs: FOLDER, a home, or AGENT=FOLDER")
     is_automatic = Setting("ingest.auto", True, "whether `list`, `search` and `show` first import logs that are new")
+    warns_of_secrets = Setting("secrets.warn", False, "whether `ingest` says when secrets are in what it read")
 
 
 class RunSettings(SettingsTable, frozen=True):

@@ -220,6 +220,32 @@ def test_a_session_whose_secrets_were_accepted_stays(stored: Shell) -> None:
     assert len(uids(stored)) == 2
 
 
+# a word when logs are read --------------------------------------------------------------------------------------------
+
+
+def test_ingest_says_that_secrets_came_only_if_it_is_asked_to(stored: Shell) -> None:
+    third = THERE.replace("2222", "3333")
+    put(stored, said(7, f"and {OTHER}", third), name=third)
+    assert not (stored.store.parent / "secrets.scanned").exists()
+    stored("config", "set", "secrets.warn", "true")
+    assert stored("ingest").err.splitlines()[-1] == "3 new secrets are in what was read: backstory secrets scan"
+    assert stored("ingest").err == ""
+
+
+def test_ingest_warns_once_of_what_came_and_not_of_what_was_accepted(stored: Shell) -> None:
+    stored("config", "set", "secrets.warn", "true")
+    stored("secrets", "scan")
+    path, fourth = stored.home / ".claude" / "projects" / "-w" / f"{HERE}.jsonl", said(9, f"and {OTHER}")
+    path.write_text(path.read_text("utf-8") + json.dumps(fourth) + "\n", "utf-8")
+    done = stored("ingest", "--json")
+    assert done.err == "1 new secret is in what was read: backstory secrets scan\n"
+    assert done.json()["events_new"] == 1
+    assert OTHER not in done.out + done.err
+    stored("secrets", "scan", "--accept", "all")
+    (stored.store.parent / "secrets.scanned").unlink()
+    assert stored("ingest").err == ""
+
+
 # a scan that was stopped ----------------------------------------------------------------------------------------------
 
 

@@ -48,6 +48,12 @@ class ScannedStore(Struct):
     files: dict[int, ScannedPart] = field(default_factory=dict)
     summaries: dict[int, ScannedPart] = field(default_factory=dict)
 
+    @property
+    def digits(self) -> set[str]:
+        """The digits of all secrets that were found."""
+        parts = (part for noted in (self.logs, self.files, self.summaries) for part in noted.values())
+        return {each.secret.digits for part in parts for each in part.found}
+
 
 class _Scanned(Struct):
     shapes: int

@@ -97,6 +97,22 @@ def import_logs(app: App, only: Sequence[str] = (), *, explain: bool = False, as
     began = now_ms()
     report = app.workspace.ingest(_machine(app, only), output.talk, output.progress)
     _print(app, report, others, now_ms() - began, explain=explain, as_json=as_json)
+    _warn_of_secrets(app)
+
+
+def _warn_of_secrets(app: App) -> None:
+    """Print in a line how many secrets came that were not there before, if the settings ask for it."""
+    if not app.config.settings.ingest.warns_of_secrets or not app.home_store.exists:
+        return
+    from backstory.projects.secret_notes import ACCEPTED, AcceptedSecrets
+    from backstory.workspace.stores.secret_scan import SecretScan
+
+    scan = SecretScan(app.home, app.workspace.now)
+    scan.scan(app.home_store)
+    accepted = AcceptedSecrets(app.home / ACCEPTED, scan.key).secrets
+    if came := [each for each in scan.findings if each.secret.digits in scan.came - accepted]:
+        is_in = "is" if len(came) == 1 else "are"
+        output.talk(f"{output.counted(len(came), 'new secret')} {is_in} in what was read: backstory secrets scan")
 
 
 def _refused(app: App) -> set[str]:
@@ -149,10 +165,12 @@ def _follow(app: App, only: Sequence[str], *, explain: bool, as_json: bool) -> N
                 output.json_line(_batch(report) | ({"explained": _explained(report)} if explain else {}))
             else:
                 _print(app, report, {}, now_ms() - began, explain=explain, as_json=False)
+            _warn_of_secrets(app)
             output.talk(f"Following {', '.join(watch.folders) or 'nothing yet'}. Ctrl-C ends it.")
             is_following = True
             for report in batches:
                 _tell_batch(report, as_json=as_json)
+                _warn_of_secrets(app)
     except KeyboardInterrupt:
         # It is how this command ends.
         return

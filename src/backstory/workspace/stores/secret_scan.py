@@ -80,6 +80,8 @@ class SecretScan:
         self._notes = ScanNotes(home, self.key)
         self._sieve, self._finder = SecretSieve(), SecretFinder(lambda: self.key)
         self._found: dict[str, SecretFinding] = {}
+        self.came = set[str]()
+        """The digits of those that no scan found before in their store."""
         self.counts = ScanCounts()
 
     @property
@@ -100,6 +102,7 @@ class SecretScan:
         notes = self._notes.of_store(store_id, {each.id for each in logs}, {each.id for each in files})
         logs = [each for each in logs if session_ids is None or each.session_id in session_ids]
         files = [each for each in files if session_ids is None or each.session_id in session_ids]
+        known = notes.digits
         done, total = 0, sum(each.read_to for each in logs) + sum(each.size for each in files)
         with self._keeping():
             for log in logs:
@@ -118,6 +121,7 @@ class SecretScan:
                     part = self._text(notes.summaries.get(summary.id), data, mark_of(self.key, data))
                     notes.summaries[summary.id] = part
                     self._add(part, store, summary.session_id, seq=summary.seq)
+        self.came |= notes.digits - known
 
     @contextmanager
     def _one(self, name: str) -> Iterator[None]:
