@@ -8,7 +8,7 @@ asked about what stands around it. It passes on a little more than has a secret:
 from __future__ import annotations
 
 from bisect import bisect_right
-from itertools import accumulate, filterfalse
+from itertools import accumulate, compress, filterfalse, repeat
 from typing import TYPE_CHECKING
 
 from backstory.derive.secret_anchors import Anchors
@@ -33,9 +33,10 @@ SETTING = 7
 """A setting's value is at most so many pieces from its name."""
 _PLAIN = lazy_regex(
     rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?Z?|"
-    rb"[A-Za-z0-9+/]{%d,}={0,2}" % BASE64_CHARS_MIN
+    rb"(?:msg|req|toolu)_0[0-9A-Za-z]{20,40}|gAAAAA[A-Za-z0-9_-]{100,}={0,2}|[A-Za-z0-9+/]{%d,}={0,2}"
+    % BASE64_CHARS_MIN
 )
-"""A UUID, a moment, and bytes in base64."""
+"""A UUID, a moment, an id of a request or message, what an agent encrypted itself, and bytes in base64."""
 
 
 class SecretSieve:
@@ -43,8 +44,8 @@ class SecretSieve:
 
     def __init__(self) -> None:
         self._anchors = Anchors(people=False)
-        self._plain = set[bytes]()
-        """Pieces between quotes without an anchor."""
+        self._plain = dict[bytes, bool]()
+        """Pieces between quotes without an anchor; all are False, so that one call tells them from others."""
         self._telling = dict[bytes, int]()
         """Those with one, and the kinds of what they may tell."""
         self._empty = set[int]()
@@ -69,13 +70,14 @@ class SecretSieve:
 
     def _places_in(self, part: bytes) -> Iterator[int]:
         pieces = part.split(b'"')
-        new = set(filterfalse(self._plain.__contains__, pieces))
-        if not new:
+        numbers = list(compress(range(len(pieces)), map(self._plain.get, pieces, repeat(True))))
+        if not numbers:
             return
-        self._learn(new - self._telling.keys())
-        met = new & self._telling.keys()
+        self._learn({piece for number in numbers if (piece := pieces[number]) not in self._telling})
         starts: list[int] = []
-        for number in [number for number, piece in enumerate(pieces) if piece in met] if met else ():
+        for number in numbers:
+            if pieces[number] not in self._telling:
+                continue
             if _is_setting(pieces, number) or self._may_hold(pieces, number):
                 starts = starts or [0, *accumulate(len(piece) + 1 for piece in pieces)]
                 yield starts[number]
@@ -87,7 +89,7 @@ class SecretSieve:
             self._plain.clear()
             self._telling.clear()
             self._met = 0
-        read = [piece.decode("utf-8", "surrogateescape") for piece in new if not _PLAIN.fullmatch(piece)]
+        read = [piece.decode("utf-8", "surrogateescape") for piece in filterfalse(_PLAIN.fullmatch, new)]
         # A name is known by what follows it, which was cut off. A line's end stays as long as it is.
         text = '": '.join([*read, ""]).replace("\\n", "  ").replace("\\t", "  ")
         words = self._anchors.telling(text.split())
@@ -99,7 +101,7 @@ class SecretSieve:
         for piece, words_cut in self._cut_words(read):
             if self._anchors.telling(words_cut):
                 self._telling[piece.encode("utf-8", "surrogateescape")] = ALL
-        self._plain |= new - self._telling.keys()
+        self._plain |= dict.fromkeys(new - self._telling.keys(), False)
 
     def _cut_words(self, read: list[str]) -> Iterator[tuple[str, list[str]]]:
         """Yield pieces with lines that the width of a terminal cut, and the words of these as they were."""

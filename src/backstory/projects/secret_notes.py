@@ -92,11 +92,14 @@ class ScanNotes:
             if (read.shapes, read.key) == (SHAPES_VERSION, self._key):
                 self._scanned = read
 
-    def of_store(self, store_id: str, logs: Container[int], files: Container[int]) -> ScannedStore:
-        """Return the notes of a store with these logs and files beside them; whoever scans it changes them."""
+    def of_store(
+        self, store_id: str, logs: Container[int], files: Container[int], summaries: Container[int]
+    ) -> ScannedStore:
+        """Return the notes of a store that has these by their ids; whoever scans it changes them."""
         noted = self._scanned.stores.setdefault(store_id, ScannedStore())
         noted.logs = {log: part for log, part in noted.logs.items() if log in logs}
         noted.files = {file: part for file, part in noted.files.items() if file in files}
+        noted.summaries = {each: part for each, part in noted.summaries.items() if each in summaries}
         return noted
 
     def keep(self) -> bool:

@@ -97,9 +97,9 @@ class SecretScan:
     ) -> None:
         """Scan these sessions of a store (None: all). ``progress`` receives bytes done and to do."""
         ends = store.ask(kept_texts.chunk_ends)
-        logs, files = store.logs(), store.ask(kept_texts.files)
-        store_id = store.ask(kept_texts.store_id)
-        notes = self._notes.of_store(store_id, {each.id for each in logs}, {each.id for each in files})
+        logs, files, summaries = store.logs(), store.ask(kept_texts.files), store.ask(kept_texts.summaries)
+        here = ({each.id for each in logs}, {each.id for each in files}, {each.id for each in summaries})
+        notes = self._notes.of_store(store.ask(kept_texts.store_id), *here)
         logs = [each for each in logs if session_ids is None or each.session_id in session_ids]
         files = [each for each in files if session_ids is None or each.session_id in session_ids]
         known = notes.digits
@@ -115,7 +115,7 @@ class SecretScan:
                     self._file(store, file, notes.files)
                 done += file.size
                 progress(done, total)
-            for summary in store.ask(kept_texts.summaries):
+            for summary in summaries:
                 if session_ids is None or summary.session_id in session_ids:
                     data = summary.text.encode("utf-8", "surrogatepass")
                     part = self._text(notes.summaries.get(summary.id), data, mark_of(self.key, data))
