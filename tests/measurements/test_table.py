@@ -26,8 +26,8 @@ def test_the_table_is_whole_without_peers_and_earlier_revisions(
     monkeypatch.setattr(ingests, "COPILOT_TURNS", 40)
     monkeypatch.setattr(table, "_few_queries", lambda plan: ["--queries", "5", "--rounds", "1"])
     in_turn, alone = measuring.in_turn, table.alone
-    once = {"run": ["--runs", "1"]}
-    monkeypatch.setattr(table, "alone", lambda plan, name, *words: alone(plan, name, *words, *once.get(name, [])))
+    few = {"run": ["--runs", "1"], "syncing": ["--sessions", "50"]}
+    monkeypatch.setattr(table, "alone", lambda plan, name, *words: alone(plan, name, *words, *few.get(name, [])))
     monkeypatch.setattr(startup, "in_turn", lambda commands, runs, *more: in_turn(commands, 1, *more))
     # The program that makes logs reads its words from this machine: much less of it does for few logs.
     program = Path(homes.__file__).with_name("make_logs.py").read_text("utf-8")
