@@ -51,13 +51,13 @@ ROOMS = {
         "that faces show beside each other; amounts of charts, and the SQL of every number",
     ),
     "cli": Budget(
-        21_885,
+        21_955,
         138,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
         "watched folders; files of pages; drift, named alike; keys of a context; what to do where a list is empty; "
         "drafts that two screens share, what is painted once, around a hit first; a search of a server; "
-        "what is pruned, and its question; a check-up, and what it mends",
+        "what is pruned, and its question; a check-up, what it mends, its bundle",
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(
@@ -98,19 +98,19 @@ ROOMS = {
     "runs": Budget(3_365, 14, "a run from its prompt to its stored end, and the reasons for its order"),
     "search": Budget(785, 3, "hits with their excerpts, and the words that near ones have, names of files"),
     "store": Budget(
-        14_535,
-        54,
+        14_645,
+        55,
         "the file, or one that takes its place, a reader a thread, its tables, chunks made of another log's, stores of "
         "before in memory, one filter; texts of files and of sections; what people set in contexts; "
-        "what is around a record; another store beside it; a look that changes nothing",
+        "what is around a record; another store beside it; a look that changes nothing, an outline without content",
     ),
     "workspace": Budget(
-        16_415,
-        85,
+        16_635,
+        86,
         "history of other machines; what faces ask, outlines in columns, blocks that faces draw, the fields of every "
         "question, pages with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed; "
         "contexts; ended runs that are not stored; a reader for others; images in records, subagents by their calls; "
-        "what is pruned; a check-up: its findings, and what mends them",
+        "what is pruned; a check-up: its findings, what mends them, a bundle of it",
     ),
     "sync": Budget(
         4_070,

@@ -336,7 +336,7 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
     "sync status": [(), ("--json",)],
     "sync forget": [("--all", "-y"), (EVIL_NAME, "-y")],
     "optimize": [("--all",), ("--json",)],
-    "doctor": [(), ("--json",), ("--fix", "--yes")],
+    "doctor": [(), ("--json",), ("--fix", "--yes"), ("--bundle", f"{EVIL_NAME}.zip", "-y")],
     "doctor formats": [(), ("--json",), ("--agent", EVIL_NAME), ("--since", EVIL_NAME),
                        (EVIL_NAME,), ("--case", f"case {EVIL_NAME}")],
     "secrets scan": [(), ("--json",), (EVIL_NAME,), ("--accept", EVIL_NAME), ("--baseline", EVIL_NAME),

@@ -1,16 +1,21 @@
-"""``backstory doctor`` itself: the check-up drawn, and the safe commands that it prints run one after the other."""
+"""``backstory doctor`` itself: the check-up drawn, the safe commands that it prints run, and a bundle for a report."""
 
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backstory.cli import output
 from backstory.cli.app import now_ms
+from backstory.cli.options import readable
 from backstory.cli.trusting import is_agreed
+from backstory.errors import BackstoryError, FileInTheWay
+from backstory.model import encoded
 from backstory.workspace.care import checkup, findings
 from backstory.workspace.care.case import Case
 from backstory.workspace.care.findings import US
@@ -19,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from backstory.cli.app import App
-    from backstory.config import Settings
+    from backstory.config import Config, Settings
+    from backstory.workspace.care.bundle import Program
     from backstory.workspace.care.findings import Finding
 
 FOUND = 1
@@ -122,3 +128,57 @@ def _tell(found: Sequence[Finding], done: Sequence[tuple[Finding, int]], *, is_f
 
 def _wrapped(text: str) -> list[str]:
     return output.wrapped(text, max(output.width() - 4, 20)) if sys.stdout.isatty() else [text]
+
+
+# a bundle -------------------------------------------------------------------------------------------------------------
+
+
+LIBRARIES = ("apsw", "click", "msgspec", "rich", "zstandard", "psutil", "platformdirs")
+EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The time of each file in an archive: it says nothing about anybody's clock."""
+
+
+def write_bundle(app: App, typed: str, *, yes: bool) -> int:
+    """Print what a bundle has, and write it if a person agrees; return the exit code. Raises FileInTheWay, DiskFull."""
+    from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+    import msgspec
+
+    from backstory.export.files import whole_file
+    from backstory.workspace.care.bundle import ABOUT, bundle_of
+
+    target = Path(os.path.normpath(app.cwd / readable(typed)))
+    if os.path.lexists(target):
+        raise FileInTheWay(target)
+    files = bundle_of(case_of(app), _config_of(app), _program())
+    texts = {name: msgspec.json.format(encoded(value), indent=1) for name, value in files.items()}
+    for name, text in texts.items():
+        output.data(output.style(f"{name}: {ABOUT[name]}", bold=True))
+        for line in text.decode().splitlines():
+            output.data(line)
+    what = f"Writing {target} ({output.counted(len(texts), 'file')}, as printed)"
+    if is_agreed(output.one_liner(what), output.one_liner(f"{what}: go on?"), yes=yes):
+        with whole_file(target) as file, ZipFile(file, "w", ZIP_DEFLATED) as archive:
+            for name, text in texts.items():
+                archive.writestr(ZipInfo(name, EPOCH), text, ZIP_DEFLATED)
+        output.talk(output.one_liner(f"Written: {target}. Read it before you send it; nothing was sent."))
+    return 0
+
+
+def _config_of(app: App) -> Config | None:
+    try:
+        return app.config
+    except BackstoryError:
+        return None
+
+
+def _program() -> Program:
+    from importlib.metadata import PackageNotFoundError, version
+
+    from backstory.workspace.care.bundle import Program
+
+    found = {"python": platform.python_version()}
+    for name in LIBRARIES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return Program(found, f"{sys.platform} {platform.machine()}")

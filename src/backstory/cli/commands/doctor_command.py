@@ -35,11 +35,12 @@ HEADS = ("agent", "what", "name", "count", "versions", f"first: {SHOW}")
 
 @click.group("doctor", cls=CommandGroup, invoke_without_command=True, subcommand_metavar="| COMMAND ...")
 @click.option("--fix", is_flag=True, help="List the commands that are safe, then run them.")
+@click.option("--bundle", metavar="FILE", help="Write a zip for a bug report, without content; it is printed first.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @json_option
 @store_option
 @click.pass_context
-def command(ctx: click.Context, fix: bool, yes: bool, as_json: bool) -> None:
+def command(ctx: click.Context, fix: bool, bundle: str | None, yes: bool, as_json: bool) -> None:
     """Look over this machine, and say what needs mending, what that means, and the command that mends it.
 
     Looked at are home and stores, locks, runs and prompts that wait, room, permissions, the clock, agents and what was
@@ -48,15 +49,22 @@ def command(ctx: click.Context, fix: bool, yes: bool, as_json: bool) -> None:
 
     --fix runs the printed commands that lose nothing, start no agent and send nothing, one after the other, and looks
     again then. It lists them first, and asks.
+
+    --bundle prints what a bug report needs, and writes it as it is printed: versions, settings, counts, names of
+    findings, and keys of records that no adapter knows. No text, path or name that anybody chose is in it.
     """
     if ctx.invoked_subcommand is not None:
-        if as_json or fix or yes:
+        if as_json or fix or yes or bundle:
             raise click.UsageError("Options of `doctor` itself cannot be combined with a command of it.")
         return
-    if yes and not fix:
-        raise click.UsageError("--yes is for --fix.")
+    if yes and not (fix or bundle):
+        raise click.UsageError("--yes is for --fix and --bundle.")
+    if bundle and (fix or as_json):
+        raise click.UsageError("--bundle prints JSON by itself, and mends nothing: leave --fix and --json out.")
     from backstory.cli import checking_up
 
+    if bundle:
+        ctx.exit(checking_up.write_bundle(ctx.obj, bundle, yes=yes))
     ctx.exit(checking_up.check_up(ctx.obj, fixes=fix, yes=yes, as_json=as_json))
 
 

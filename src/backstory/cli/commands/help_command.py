@@ -64,6 +64,7 @@ report reindex
 report reindex --derived
 doctor
 doctor --fix
+doctor --bundle report.zip
 doctor formats --since 2w
 doctor formats --agent AGENT --json
 secrets scan

@@ -1,0 +1,220 @@
+"""The facts of a machine that a bug report needs, and nothing that a person wrote, or that names a person or a place.
+
+A value is told only if it is a number, one of ours, or one of a closed list; any other is ``*``. Of records that nobody
+could read it has the keys and types, with the rule of ``doctor formats``: a key that is no plain word is ``*``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from backstory import __version__, agents
+from backstory.agents.formats import CHILDREN_MAX, DEPTH_MAX, Format, format_of, is_plain
+from backstory.config import SETTINGS
+from backstory.errors import BackstoryError
+from backstory.lazy import lazy_regex
+from backstory.model import encoded
+from backstory.store.file import migrate, untouched
+from backstory.store.file.outline import MASK, outline, strange_records
+from backstory.workspace.care import checkup
+from backstory.workspace.care.clients import agents_seen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from backstory.config import Config
+    from backstory.store.file.untouched import StoreLook
+    from backstory.workspace.care.case import Case
+    from backstory.workspace.care.findings import Finding
+
+SHAPES_MAX = 200
+ELEMENTS_MAX = 50
+"""The most elements of a list whose shapes are told apart."""
+VARIABLES = ("BACKSTORY_HOME", "XDG_DATA_HOME", "BACKSTORY_PROGRESS", "NO_COLOR")
+"""Variables beside those of settings of which it is told whether they are set."""
+ABOUT = {
+    "versions.json": "versions of backstory, Python, SQLite and libraries; the system",
+    "settings.json": "each setting; values that may name a person or a place are *",
+    "stores.json": "each store: its schema and state, and counts by kind",
+    "agents.json": "agents with logs here, and their versions",
+    "findings.json": "names of findings, with counts",
+    "timings.json": "milliseconds of each question of the check-up",
+    "shapes.json": "keys and types of records that no adapter knows",
+    "errors.json": "the last errors: day, agent and length, without texts",
+}
+"""The files of a bundle."""
+_NUMBERS = lazy_regex(r"[0-9]{1,6}(?:\.[0-9]{1,6}){0,4}")
+
+
+class Program(NamedTuple):
+    """The program that runs: versions of what it is made of, by name, and the system it runs on."""
+
+    versions: Mapping[str, str]
+    system: str
+
+
+def bundle_of(case: Case, config: Config | None, program: Program) -> dict[str, Any]:
+    """Return the files of a bundle, by name. ``config``: None where the settings cannot be read."""
+    # First, while nothing is known yet: later questions find what earlier ones read.
+    timings = _timings(case)
+    stores = case.stores
+    looked = {look.path: outline(look.path, agents.names()) for look in stores if look.schema == migrate.SCHEMA_VERSION}
+    return {
+        "versions.json": {"backstory": __version__, "schema": migrate.SCHEMA_VERSION, "system": program.system}
+        | {"sqlite": untouched.sqlite_version(), **program.versions},
+        "settings.json": {"settings": list(_settings(config)) if config else "unreadable"}
+        | {"variables": [name for name in _variables() if case.environ.get(name)]},
+        "stores.json": [_store(case, look, looked.get(look.path)) for look in stores],
+        "agents.json": list(_agents(case)),
+        "findings.json": _findings(checkup.check_up(case)),
+        "timings.json": timings,
+        "shapes.json": _shapes(stores),
+        "errors.json": [
+            {"unread_logs": each.unread_logs, "errors": each.errors} for each in looked.values() if each is not None
+        ],
+    }  # fmt: skip
+
+
+def _settings(config: Config) -> Iterator[dict[str, Any]]:
+    known = {each.key: each for each in SETTINGS}
+    for each in config.every_setting():
+        setting, table = known.get(each.key), each.key.partition(".")[0]
+        try:
+            value = config.get(each.key)
+        except BackstoryError:
+            value = "invalid"
+        else:
+            is_ours = setting is not None and (value == setting.default or value in setting.choices)
+            value = value if is_ours else masked(value)
+        key = each.key if setting is not None else f"{table if table == 'agents' else MASK}.{MASK}"
+        yield {"key": key, "value": value, "is_set": config.origin(each.key) is not None}
+
+
+def masked(value: Any) -> Any:
+    """A value without anything that a person wrote: numbers stay, texts are ``*``.
+
+    >>> masked({"mine": 3, "me": ["/home/ann", True]})
+    {'*': 2}
+    """
+    match value:
+        case bool() | int() | float() | None:
+            return value
+        case dict():
+            return {MASK: len(value)}
+        case list() | tuple():
+            return [MASK] * len(value)
+        case _:
+            return MASK
+
+
+def _variables() -> list[str]:
+    return [*VARIABLES, *(each.variable for each in SETTINGS if each.has_variable)]
+
+
+def _store(case: Case, look: StoreLook, counts: Any) -> dict[str, Any]:
+    role = "project" if look.path != case.store else "named" if case.named is not None else "home"
+    facts = {
+        name: getattr(look, name)
+        for name in ("state", "schema", "bytes", "is_cut_off", "is_stale", "is_in_bulk", "is_index_outdated",
+                     "is_to_erase")
+    }  # fmt: skip
+    told = {} if counts is None else {"rows": counts.rows, "events": counts.events, "logs": counts.logs}
+    return {"role": role, **facts, **told}
+
+
+def _agents(case: Case) -> Iterator[dict[str, Any]]:
+    names = agents.names()
+    for each in agents_seen(case):
+        found = None if each.version is None else _NUMBERS.match(each.version)
+        yield {
+            "agent": each.agent if each.agent in names else MASK, "logs": each.logs,
+            "version": None if each.version is None else found[0] if found else MASK, "known": each.known,
+            "unknown_records": each.unknown, "deletes_after_days": each.deletes_after_days,
+        }  # fmt: skip
+
+
+def _findings(found: Sequence[Finding]) -> list[dict[str, Any]]:
+    counts = Counter(each.name for each in found)
+    return [{"finding": name, "count": count} for name, count in counts.items()]
+
+
+def _timings(case: Case) -> dict[str, float]:
+    found = {}
+    for question in checkup.QUESTIONS:
+        began = time.perf_counter()
+        list(question(case))
+        found[question.__name__] = round((time.perf_counter() - began) * 1000, 1)
+    return found
+
+
+# shapes ---------------------------------------------------------------------------------------------------------------
+
+
+def _shapes(stores: Sequence[StoreLook]) -> list[dict[str, Any]]:
+    """The shapes of records that no adapter knows, each once, with how often it came."""
+    counts, forms = Counter[bytes](), dict[str, Format | None]()
+    for look in stores:
+        for agent, record in strange_records(look.path, agents.names()):
+            if agent not in forms:
+                forms[agent] = format_of(agent) if agent != MASK else None
+            form = forms[agent] or Format()
+            try:
+                value = msgspec.json.decode(record)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                counts[encoded({"agent": agent, "kind": "", "shape": "no JSON"})] += 1
+                continue
+            told = {"agent": agent, "kind": _kind(form, value), "shape": shape_of(value, form)}
+            counts[encoded(told)] += 1
+    return [{**msgspec.json.decode(told), "count": count} for told, count in counts.most_common(SHAPES_MAX)]
+
+
+def _kind(form: Format, record: Any) -> str:
+    """The words by which a record says what it is; one that is no plain word is ``*``."""
+    found = []
+    for path in form.kind:
+        value = record
+        for word in path.split("."):
+            value = value.get(word) if isinstance(value, dict) else None
+        if isinstance(value, str) and value:
+            found.append(value if is_plain(value) else MASK)
+    return "/".join(found)
+
+
+def shape_of(value: Any, form: Format, path: str = "", depth: int = 0) -> Any:
+    """The keys of a value and the types of what they hold.
+
+    >>> shape_of({"type": "x", "/home/ann": 1, "of": [{"a": None}, {"a": True}]}, Format())
+    {'type': 'string', '*': 'number', 'of': [{'a': 'null'}, {'a': 'boolean'}]}
+    """
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int() | float():
+            return "number"
+        case str():
+            return "string"
+        case dict():
+            # Below these anybody names keys.
+            if depth >= DEPTH_MAX or path in form.free:
+                return "object"
+            return _object(value, form, path, depth)
+        case _:
+            found = [shape_of(each, form, f"{path}[]", depth + 1) for each in value[:ELEMENTS_MAX]]
+            return [each for number, each in enumerate(found) if each not in found[:number]]
+
+
+def _object(value: dict[str, Any], form: Format, path: str, depth: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for word, each in value.items():
+        is_told = is_plain(word) and path not in form.maps and len(found) < CHILDREN_MAX
+        key = word if is_told else MASK
+        below = f"{path}.{key}" if path else key
+        if key not in found:
+            found[key] = shape_of(each, form, below, depth + 1)
+    return found
