@@ -44,7 +44,7 @@ def test_without_a_file_everything_is_as_it_is_unless_set(file: Path) -> None:
 
 def typed_values(config: Config) -> dict[str, object]:
     """The values of all attributes of all tables, by the keys of their settings."""
-    names = ("ingest", "run", "compaction", "store", "index", "list", "screen", "search", "mcp", "sync")
+    names = ("ingest", "run", "compaction", "store", "index", "prune", "list", "screen", "search", "mcp", "sync")
     tables = [getattr(config.settings, name) for name in names]
     assert all(isinstance(table, SettingsTable) for table in tables)
     return {

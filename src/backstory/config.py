@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from msgspec import Struct
 
+from backstory.bounds import bytes_of
 from backstory.errors import CannotWrite, ConfigBroken, SettingNotHere, SettingRefused, UnknownSetting, nearest
+from backstory.lazy import lazy_regex
 from backstory.model import Permissions
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ S = TypeVar("S", bound="SettingsTable")
 class Setting(Struct, Generic[T], frozen=True):
     """One setting: its key as ``table.name``, its value unless set, what it means, what it may be.
 
-    ``least`` is of numbers; ``is_agent``: it names agents. As an attribute of a table it is its value there.
+    ``least`` is of numbers; ``is_agent``: it names agents; ``form``: age or size. A table's attribute is its value.
     """
 
     key: str
@@ -38,6 +40,7 @@ class Setting(Struct, Generic[T], frozen=True):
     choices: tuple[str, ...] = ()
     least: int = 0
     is_agent: bool = False
+    form: str = ""
     has_variable: bool = False
     """A variable of the environment stands in for the files: ``variable``."""
 
@@ -75,11 +78,8 @@ class RunSettings(SettingsTable, frozen=True):
 
     agent = Setting("run.agent", "", "default agent of `run` (empty: that of the session's last turn)", is_agent=True)
     permission_name = Setting(
-        "run.permissions",
-        "agent",
-        "what a run may do without asking: agent (its own settings), ask, edit, all",
-        tuple(each.value for each in Permissions),
-    )
+        "run.permissions", "agent", "what a run may do without asking: agent (its own settings), ask, edit, all",
+        tuple(each.value for each in Permissions))  # fmt: skip
     context_chars = Setting("run.context_chars", 500_000, "longest context, in characters")
     silence_s = Setting("run.silence_s", 3_600, "stop a run after this many silent seconds (0: never)")
 
@@ -94,16 +94,11 @@ class CompactionSettings(SettingsTable, frozen=True):
 
     chars = Setting("compaction.chars", 400_000, "summarise a context from this many characters on (0: never)")
     chars_for = Setting(
-        "compaction.chars_for",
-        dict[str, int](),
-        "the same for an agent, or one of its models: AGENT=300000,AGENT/MODEL=350000",
-    )
+        "compaction.chars_for", dict[str, int](),
+        "the same for an agent, or one of its models: AGENT=300000,AGENT/MODEL=350000")  # fmt: skip
     agent = Setting(
-        "compaction.agent",
-        "",
-        "agent that writes summaries (empty: the agent of the session's last turn)",
-        is_agent=True,
-    )
+        "compaction.agent", "", "agent that writes summaries (empty: the agent of the session's last turn)",
+        is_agent=True)  # fmt: skip
     model = Setting("compaction.model", "", "model that writes summaries (empty: the agent's own choice)")
     timeout_s = Setting("compaction.timeout_s", 600, "give up on a summary after this many seconds", least=1)
 
@@ -133,6 +128,20 @@ class IndexSettings(SettingsTable, frozen=True):
         "repositories that are indexed, by names or globs: app, me/*, github.com/me/app (empty: all); "
         "after a change: backstory reindex", has_variable=True,
     )  # fmt: skip
+
+
+class PruneSettings(SettingsTable, frozen=True):
+    """The rule of what each `ingest` prunes."""
+
+    older = Setting(
+        "prune.older", "", "`ingest` prunes what was last active longer ago: 90d, 1y (empty: no)", form="age"
+    )
+    to_size = Setting(
+        "prune.to_size", "", "`ingest` prunes the oldest until the home store is no larger: 2GB (empty: no)",
+        form="size")  # fmt: skip
+    keep = Setting(
+        "prune.keep", "", "what that leaves: prompts, summaries (and prompts), or named, the sessions with a name "
+        "(empty: nothing)", ("", "prompts", "summaries", "named"))  # fmt: skip
 
 
 class ListSettings(SettingsTable, frozen=True):
@@ -198,14 +207,12 @@ class SyncSettings(SettingsTable, frozen=True):
 
 
 TABLES = (
-    IngestSettings, RunSettings, CompactionSettings, StoreSettings, IndexSettings, ListSettings, ScreenSettings,
-    SearchSettings, McpSettings, SyncSettings,
+    IngestSettings, RunSettings, CompactionSettings, StoreSettings, IndexSettings, PruneSettings, ListSettings,
+    ScreenSettings, SearchSettings, McpSettings, SyncSettings,
 )  # fmt: skip
 SETTINGS = tuple[Setting[Any], ...](each for of in TABLES for each in vars(of).values() if isinstance(each, Setting))
 AGENT_PROGRAM = Setting(
-    "agents.NAME",
-    "",
-    "program of the agent NAME: its whole path, or a name on PATH (empty: found on PATH)",
+    "agents.NAME", "", "program of the agent NAME: its whole path, or a name on PATH (empty: found on PATH)"
 )
 
 
@@ -227,6 +234,7 @@ class Settings(SettingsTable, frozen=True):
     compaction = TableOf(CompactionSettings)
     store = TableOf(StoreSettings)
     index = TableOf(IndexSettings)
+    prune = TableOf(PruneSettings)
     list = TableOf(ListSettings)
     screen = TableOf(ScreenSettings)
     search = TableOf(SearchSettings)
@@ -242,32 +250,26 @@ class Settings(SettingsTable, frozen=True):
 
 
 FILE_NAME = "config.toml"
-OWN_BYTES_MAX = 1024 * 1024
-PROJECT_BYTES_MAX = 16 * 1024
+OWN_BYTES_MAX, PROJECT_BYTES_MAX = 1024 * 1024, 16 * 1024
 """The size of a clone's file that is parsed in half a second, whatever it contains."""
 NUMBER_MAX = 2**31 - 1
 REMARKS_MAX = 5
 """The most ignored settings that are named one by one."""
 KEY_SHOWN, WHY_SHOWN = 60, 200
-ONLY_OWN = "only your own config may set it"
-UNKNOWN = "there is no such setting"
-
-
+ONLY_OWN, UNKNOWN = "only your own config may set it", "there is no such setting"
 AGENT, CONTEXT_CHARS, SILENCE_S = RunSettings.agent.key, RunSettings.context_chars.key, RunSettings.silence_s.key
 OF_PROJECTS = frozenset({AGENT, CONTEXT_CHARS, SILENCE_S})
 """Settings that a project's file may contain, within bounds."""
 NO_PROGRAM = "a program is its whole path, or a name on PATH; from the current folder a clone could bring its own"
+_AGE = lazy_regex(r"[1-9]\d* ?(?:d|days?|w|weeks?|mo|months?|y|years?)")
 _BY_KEY = {setting.key: setting for setting in SETTINGS}
 _BOOLS = {
     "true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False,
 }  # fmt: skip
 _TYPES = {
-    bool: "true or false",
-    int: "a whole number",
-    str: "a text",
-    list: "a list of texts",
+    bool: "true or false", int: "a whole number", str: "a text", list: "a list of texts",
     dict: "names with whole numbers: NAME=NUMBER, …",
-}
+}  # fmt: skip
 
 
 class _Unusable(Exception):
@@ -288,15 +290,12 @@ class Config:
     """
 
     def __init__(
-        self,
-        own: Path,
-        project: Path | None = None,
-        *,
+        self, own: Path, project: Path | None = None, *,
         is_installed: Callable[[str, str], bool] = lambda name, program: True,
         agents: Callable[[], Collection[str]] | None = None,
         environ: Mapping[str, str] | None = None,
         make_folder: Callable[[Path], None] = _make_private_folder,
-    ) -> None:
+    ) -> None:  # fmt: skip
         # In the home folder's own project both may be one file.
         is_own = project is not None and os.path.realpath(project) == os.path.realpath(own)
         self.own, self.project = own, None if is_own else project
@@ -470,13 +469,9 @@ def _pairs(text: str) -> Any:
 
 
 def write(
-    file: Path,
-    key: str,
-    value: Any,
-    *,
-    make_folder: Callable[[Path], None] = _make_private_folder,
+    file: Path, key: str, value: Any, *, make_folder: Callable[[Path], None] = _make_private_folder,
     is_projects: bool = False,
-) -> None:
+) -> None:  # fmt: skip
     """Set one key in a file, whose other lines and comments stay as they are."""
     import tomlkit
 
@@ -571,14 +566,21 @@ def _wrong(setting: Setting[Any], value: Any) -> str | None:
         return f"it must be from {setting.least} to {NUMBER_MAX}"
     if setting.choices and value not in setting.choices:
         return f"it must be one of {', '.join(setting.choices)}"
+    if value and (wrong := _wrong_form(setting.form, value)):
+        return wrong
     return NO_PROGRAM if setting is AGENT_PROGRAM and _is_relative(value) else None
 
 
+def _wrong_form(form: str, value: str) -> str | None:
+    if form == "age" and not _AGE.fullmatch(value):
+        return "it must be an age of at least a day: 90d, 6mo, 1y"
+    is_small = form == "size" and (bytes_of(value) or 0) < 1_000_000
+    return "it must be a size of at least 1MB: 500MB, 2GB" if is_small else None
+
+
 def _wrong_numbers(values: dict[Any, Any]) -> str | None:
-    for name, value in values.items():
-        if type(value) is not int or not 0 <= value <= NUMBER_MAX:
-            return f"{name!s:.{KEY_SHOWN}} must be a whole number from 0 to {NUMBER_MAX}"
-    return None
+    wrong = (name for name, value in values.items() if type(value) is not int or not 0 <= value <= NUMBER_MAX)
+    return next((f"{name!s:.{KEY_SHOWN}} must be a whole number from 0 to {NUMBER_MAX}" for name in wrong), None)
 
 
 def _is_relative(program: str) -> bool:
@@ -587,8 +589,7 @@ def _is_relative(program: str) -> bool:
 
 
 def _known(key: str) -> Setting[Any]:
-    found = _setting(key)
-    if found is None:
+    if (found := _setting(key)) is None:
         raise UnknownSetting(key, [*_BY_KEY, AGENT_PROGRAM.key])
     return found
 

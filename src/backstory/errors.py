@@ -577,6 +577,7 @@ class PruneRefused(BackstoryError):
     exit_code = 75
 
     def __init__(self, session: str, why: str) -> None:
+        self.why = why
         super().__init__(f"{session} was not pruned: {why}.")
 
 

@@ -348,6 +348,154 @@ def test_it_stays_away_until_it_is_asked_for(desk: Shell) -> None:
     assert desk("verify").code == 0
 
 
+# in part --------------------------------------------------------------------------------------------------------------
+
+
+def said(shell: Shell, session: str) -> str:
+    return shell("show", session, "--full").out
+
+
+def test_prompts_stay_where_the_rest_goes(desk: Shell) -> None:
+    stats = desk("stats", "--all", "--json").json()["sums"]
+    kept = told(desk, "--gone", "--keep", "prompts", "--yes")
+    assert (kept["pruned"], len(kept["uids"])) == (["prompts"], 2)
+    assert leftovers(desk.store.parent, "the answer of large") == set()
+    assert "the prompt of large" in said(desk, "large") and "[pruned]" in said(desk, "large")
+    assert "the answer of old" in said(desk, "old")
+    assert ids(desk) == EVERYTHING
+    now = desk("stats", "--all", "--json").json()["sums"]
+    assert {key: now[key] for key in ("session_count", "turn_count")} == {
+        key: stats[key] for key in ("session_count", "turn_count")
+    }
+    assert desk("search", "--all", "the prompt of large", "--json").json()["hits"]
+    assert json.loads(desk("verify", "--json").out)["ok"]
+    again = desk("prune", "--gone", "--keep", "prompts", "--yes")
+    assert "No session goes" in again.err
+    desk("ingest")
+    assert leftovers(desk.store.parent, "the answer of large") == set()
+
+
+@pytest.mark.parametrize(
+    "words", [["--keep", "prompts"], ["--keep", "summaries"], ["--kind", "tool-outputs"]], ids=" ".join
+)
+def test_what_it_says_of_parts_is_near_what_is_freed(desk: Shell, words: list[str]) -> None:
+    for n in range(6):
+        put(desk, f"n{n}", "/w", LATER, chars=150_000 + 30_000 * n, seed=50 + n)
+    desk("ingest")
+    before = size_on_disk(desk)
+    plan = told(desk, "--older", "2026-06-01", *words)
+    assert size_on_disk(desk) == before
+    done = told(desk, "--older", "2026-06-01", *words, "--yes")
+    freed = before - size_on_disk(desk)
+    assert freed > MB // 2
+    assert (plan["uids"], done["freed_bytes"]) == (done["uids"], freed)
+    assert abs(plan["freed_bytes"] - freed) < freed // 5
+
+
+def test_outputs_of_tools_go_alone(desk: Shell) -> None:
+    assert told(desk, "--kind", "tool-outputs", "--gone", "--yes")["pruned"] == ["tool-outputs"]
+    assert "the answer of large" in said(desk, "large")
+    assert prose(5, 900_000)[:60] not in said(desk, "large")
+    assert prose(4, 2_000)[:60] not in said(desk, "away") and prose(1, 2_000)[:60] in said(desk, "old")
+
+
+def test_no_image_is_there_so_nothing_goes(desk: Shell) -> None:
+    assert told(desk, "--kind", "images")["uids"] == []
+
+
+def test_parts_go_of_the_oldest_until_the_store_is_as_small(desk: Shell) -> None:
+    for n in range(4):
+        put(desk, f"n{n}", "/w", f"2026-0{n + 1}-02T10:00:00.000Z", chars=200_000, seed=20 + n)
+    desk("ingest")
+    wanted = desk.store.stat().st_size - 300_000
+    done = told(desk, "--project", "w", "--to-size", str(wanted), "--keep", "prompts", "--yes")
+    assert 1 <= len(done["uids"]) <= 3 and done["is_enough"]
+    assert desk.store.stat().st_size <= wanted * 1.03
+    assert "[pruned]" in said(desk, "n0") and "[pruned]" not in said(desk, "n3")
+
+
+def test_both_stores_of_a_project_lose_the_same_parts(bench: Bench) -> None:
+    bench.run("Where?", {"say": "a heron by the water"}, GOOD)
+    bench.backstory("ingest")
+    assert len(of(bench, "--agent", "claude", "--keep", "prompts", "--yes")["uids"]) == 1
+    for folder in (bench.home, bench.project / ".backstory"):
+        assert leftovers(folder, "heron by the water") == set()
+    assert "Where?" in bench.backstory("show", "S1").stdout
+
+
+# the rule -------------------------------------------------------------------------------------------------------------
+
+
+def by_rule(shell: Shell, text: str, *words: str) -> tuple[Any, str]:
+    (shell.store.parent / "config.toml").write_text(text)
+    done = shell("ingest", "--json", *words)
+    assert done.code == 0, done.err
+    return json.loads(done.out)["rule_pruned"], done.err
+
+
+def test_without_a_rule_nothing_goes(desk: Shell) -> None:
+    assert by_rule(desk, "") == (None, "")
+    assert by_rule(desk, "[prune]\nkeep = 'prompts'\n") == (None, "")
+    assert ids(desk) == EVERYTHING
+
+
+def test_a_rule_prunes_what_is_old_and_says_so(desk: Shell) -> None:
+    rule = "[prune]\nolder = '1d'\n"
+    done, err = by_rule(desk, rule)
+    assert len(done["uids"]) == len(EVERYTHING) + 1 and done["freed_bytes"] > 0
+    config = desk.store.parent / "config.toml"
+    assert f"By the rule of {config} (prune: older 1d): 6 sessions pruned, " in err
+    assert ids(desk) == set()
+    assert by_rule(desk, rule) == ({"pruned": [], "uids": [], "freed_bytes": 0}, "")
+
+
+def test_a_rule_may_keep_prompts_and_then_does_nothing_twice(desk: Shell) -> None:
+    rule = "[prune]\nolder = '1d'\nkeep = 'prompts'\n"
+    done, _ = by_rule(desk, rule)
+    assert (done["pruned"], len(done["uids"])) == (["prompts"], len(EVERYTHING) + 1)
+    assert ids(desk) == EVERYTHING and "the prompt of old" in said(desk, "old")
+    assert by_rule(desk, rule) == ({"pruned": ["prompts"], "uids": [], "freed_bytes": 0}, "")
+
+
+def test_a_rule_may_keep_what_has_a_name(desk: Shell) -> None:
+    desk("rename", "old", "mine")
+    by_rule(desk, "[prune]\nolder = '1d'\nkeep = 'named'\n")
+    assert ids(desk) == {"old"}
+
+
+def test_a_rule_of_a_size_takes_the_oldest(desk: Shell) -> None:
+    put(desk, "huge", "/w", OLD.replace("2026", "2025"), chars=1_500_000, seed=9)
+    done, _ = by_rule(desk, "[prune]\nto_size = '2MB'\n")
+    assert ids(desk) == EVERYTHING and len(done["uids"]) == 1
+
+
+def test_what_is_brought_back_is_not_pruned_in_the_same_breath(desk: Shell) -> None:
+    rule = "[prune]\nolder = '1d'\n"
+    by_rule(desk, rule)
+    assert by_rule(desk, rule, "--forgotten")[0] is None
+    assert ids(desk) == EVERYTHING
+
+
+def test_a_rule_in_a_clone_is_ignored_and_named(desk: Shell) -> None:
+    near = desk.cwd / ".backstory" / "config.toml"
+    near.parent.mkdir()
+    near.write_text("[prune]\nolder = '1d'\nkeep = 'prompts'\n")
+    done, err = by_rule(desk, "")
+    assert done is None
+    assert f"prune.older in {near} is ignored: only your own config may set it." in err
+    assert ids(desk) == EVERYTHING
+
+
+@pytest.mark.parametrize(
+    "text", ["older = '0d'", "older = 'yesterday'", "older = '2h'", "to_size = '1'", "to_size = 'x'"]
+)
+def test_a_rule_that_is_not_understood_prunes_nothing(desk: Shell, text: str) -> None:
+    done, err = by_rule(desk, f"[prune]\n{text}\n")
+    assert done is None
+    assert "Not pruned by the rule: " in err and "it must be a" in err
+    assert ids(desk) == EVERYTHING
+
+
 # kills and full disks -------------------------------------------------------------------------------------------------
 
 

@@ -345,6 +345,9 @@ def _last(ask: JsonAnswers) -> None:
     old, new = ask.bench.project, ask.bench.root / "moved"
     ask("uninstall")
     ask("prune", "--agent", "claude")
+    ask("prune", "--agent", "claude", "--keep", "prompts")
+    ask("config", "set", "prune.to_size", "1TB")
+    ask("ingest")
     ask("rm", LOG, "--yes")
     ask.bench.project = ask.shell.cwd = old.rename(new)
     ask("project", "move", str(old), str(new))

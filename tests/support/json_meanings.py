@@ -302,6 +302,7 @@ project_name: the name of a project on screens
 prompt: the prompt, as it was typed
 prompts: prompts: queued, or of a recap
 proposals: lines that an instruction file lacks
+pruned: parts that are pruned: with `prompts` or `summaries` these stay, `tool-outputs` and `images` go; empty: all goes
 pulled: results of a pull, by the machine or the writer that it was from
 pushed_uids: sessions, by uid, that were written
 query: the words that were searched for
@@ -345,6 +346,7 @@ room_bytes: bytes of stores that something takes, about
 row_counts: rows of a file, by kind
 rows: rows, each a list in the order of `columns`
 rule: the rule of a finding
+rule_pruned: what the rule of the settings pruned: `uids`, `freed_bytes`; null without a rule
 runs: runs; of a file ranges of lines
 safe: true for a command that loses nothing, starts no agent and sends nothing
 scope: the kind of text of a hit; of settings `user` or `project`

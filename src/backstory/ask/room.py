@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
-from msgspec import Struct
+from msgspec import Struct, field
 
 from backstory.model import Relation
 from backstory.store.intake import claims
 from backstory.store.schema import fetch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
 STEPS = 5
 """The progress of ``measure`` is told in so many steps."""
@@ -97,6 +97,14 @@ def families(db: apsw.Connection, rows: Sequence[RoomSession], *, of_subagents: 
     return found
 
 
+class KindWeight(NamedTuple):
+    """The weight of one kind of events in a session: bytes of their records, of themselves, and of their words."""
+
+    logs: float
+    events: float
+    words: float
+
+
 class Share(Struct):
     """The bytes of the file that a session takes, by the tables that they are in."""
 
@@ -106,11 +114,19 @@ class Share(Struct):
     sidecars: float = 0
     derived: float = 0
     other: float = 0
+    kinds: dict[str, KindWeight] = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:
         """All of it."""
         return round(self.logs + self.events + self.index + self.sidecars + self.derived + self.other)
+
+    def of_kinds(self, kinds: Collection[str]) -> KindWeight:
+        """The bytes of logs, of events and of the index that events of some kinds take, about."""
+        sums = [sum(each) for each in zip(*self.kinds.values(), strict=True)] or [0.0] * 3
+        mine = [sum(each) for each in zip(*(self.kinds[kind] for kind in self.kinds if kind in kinds), strict=True)]
+        parts = [part / whole if whole else 0.0 for part, whole in zip(mine or [0.0] * 3, sums, strict=True)]
+        return KindWeight(self.logs * parts[0], self.events * parts[1], self.index * parts[2])
 
 
 class FileRoom(Struct, frozen=True, kw_only=True):
@@ -124,7 +140,8 @@ class FileRoom(Struct, frozen=True, kw_only=True):
 
 _GROUPS = {
     "logs": ("chunks", "sqlite_autoindex_chunks_1", "idx_chunks_lender", "lent", "numbers", "record_ids"),
-    "events": ("events", "sqlite_autoindex_events_1"),
+    # Of the index, too, each event has rows that stay as long as it does, whatever its words.
+    "events": ("events", "sqlite_autoindex_events_1", "search_index_content", "search_index_docsize"),
     "sidecars": ("sidecars", "sqlite_autoindex_sidecars_1", "side_texts", "idx_side_texts_session"),
     "other": ("sessions", "turns", "logs", "branches", "compactions", "log_places"),
 }
@@ -137,8 +154,8 @@ _GROUP_OF = {table: group for group, tables in _GROUPS.items() for table in tabl
 _WEIGHTS: dict[str, str] = {
     "logs": "select l.session_id, total(length(c.data)) + 64 * count(*) from chunks c "
     "join logs l on l.id = c.log_id group by 1",
-    "events": "select session_id, total(length(data)) + 40 * count(*), total(char_len) + 8 * count(*), 40 * count(*) "
-    "from events group by 1",
+    "events": "select session_id, total(length(data)) + 40 * count(*), total(char_len) + 8 * count(*), 40 * count(*), "
+    "kind, total(length) from events group by 1, 5",
     "sidecars": "select l.session_id, total(length(c.data)) + 64 * count(*) from sidecars c "
     "join logs l on l.id = c.log_id group by 1",
     "other": "select t.session_id, 300 * count(*) + total(length(t.prompt)), 100 * count(*) + total(length(x.answer)) "
@@ -153,32 +170,41 @@ def measure(db: apsw.Connection, note: Callable[[int, int], None] = lambda done,
     page: int = db.execute("pragma page_size").get or 0
     pages, free = (int(db.execute(f"pragma {name}").get or 0) for name in ("page_count", "freelist_count"))
     note(0, STEPS)
-    weights = _weights(db, note)
+    weights, kinds = _weights(db, note)
     room, own = _tables(db, page)
     shares: dict[int, Share] = {}
     for group, by_session in weights.items():
         total = sum(by_session.values())
         for session_id, weight in by_session.items():
-            share = shares.setdefault(session_id, Share())
+            share = shares.setdefault(session_id, Share(kinds=kinds.get(session_id, {})))
             setattr(share, group, room.get(group, 0) * weight / total if total else 0)
     note(STEPS, STEPS)
     return FileRoom(used=(pages - free) * page, free=free * page, own=own, shares=shares)
 
 
-def _weights(db: apsw.Connection, note: Callable[[int, int], None]) -> dict[str, dict[int, float]]:
+_Weights = dict[str, dict[int, float]]
+_KindWeights = dict[int, dict[str, KindWeight]]
+
+
+def _weights(db: apsw.Connection, note: Callable[[int, int], None]) -> tuple[_Weights, _KindWeights]:
+    """Return the weight of each session in each group of tables; of its events, by their kinds."""
     known = {int(str(each)) for (each,) in db.execute("select id from sessions")}
-    found: dict[str, dict[int, float]] = {name: {} for name in Share.__struct_fields__}
+    found: _Weights = {name: {} for name in ("logs", "events", "index", "sidecars", "derived", "other")}
     found["other"] = dict.fromkeys(known, float(_SESSION_WEIGHT))
+    kinds: _KindWeights = {}
     for step, (group, query) in enumerate(_WEIGHTS.items(), 1):
+        groups = ("events", "index", "derived") if group == "events" else (group, "derived")
         for row in db.execute(query):
-            session_id, first, *more = (float(str(each)) for each in row)
-            if (key := int(session_id)) not in known:
+            key = int(str(row[0]))
+            if key not in known:
                 continue
-            found[group][key] = found[group].get(key, 0) + first
-            for other, weight in zip(("index", "derived") if group == "events" else ("derived",), more, strict=False):
-                found[other][key] = found[other].get(key, 0) + weight
+            weights = [float(str(each)) for each in row[1:4]]
+            for name, weight in zip(groups, weights, strict=False):
+                found[name][key] = found[name].get(key, 0) + weight
+            if group == "events":
+                kinds.setdefault(key, {})[str(row[4])] = KindWeight(float(str(row[5])), *weights[:2])
         note(step, STEPS)
-    return found
+    return found, kinds
 
 
 def _tables(db: apsw.Connection, page: int) -> tuple[dict[str, int], int]:

@@ -182,6 +182,7 @@ project moves --json
 rm S3
 rm S3 --copies --yes
 prune --older 90d --dry-run
+prune --older 90d --keep prompts
 prune --to-size 2GB --keep named
 verify
 verify --json

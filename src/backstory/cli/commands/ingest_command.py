@@ -78,7 +78,7 @@ def command(
     if watch:
         _follow(app, only, explain=explain, as_json=as_json)
         return
-    import_logs(app, only, explain=explain, as_json=as_json)
+    import_logs(app, only, explain=explain, as_json=as_json, prunes=not forgotten)
 
 
 def _check_alone(*given: object) -> None:
@@ -86,8 +86,10 @@ def _check_alone(*given: object) -> None:
         raise click.UsageError("--schedule and --unschedule stand alone, or with --dry-run.")
 
 
-def import_logs(app: App, only: Sequence[str] = (), *, explain: bool = False, as_json: bool = False) -> None:
-    """Import once, with a bar of progress, and print what was read."""
+def import_logs(
+    app: App, only: Sequence[str] = (), *, explain: bool = False, as_json: bool = False, prunes: bool = True
+) -> None:
+    """Import once, with a bar of progress, and print what was read; ``prunes``: then by the rule, if there is one."""
     others = {} if only else agents.logs_of_others(app.user_home)
     if not only and output.can_ask() and (refused := _refused(app)):
         only = [each.name for each in chosen_agents(app.config, ()) if each.name not in refused]
@@ -96,8 +98,19 @@ def import_logs(app: App, only: Sequence[str] = (), *, explain: bool = False, as
             return
     began = now_ms()
     report = app.workspace.ingest(_machine(app, only), output.talk, output.progress)
-    _print(app, report, others, now_ms() - began, explain=explain, as_json=as_json)
+    took_ms = now_ms() - began
+    _print(app, report, others, took_ms, explain=explain, as_json=as_json, rule=_prune(app) if prunes else None)
     _warn_of_secrets(app)
+
+
+def _prune(app: App) -> dict[str, Any] | None:
+    """Prune by the rule of the settings; mostly there is none."""
+    config = app.config
+    if all(config.origin(key) is None and config.wrong(key) is None for key in ("prune.older", "prune.to_size")):
+        return None
+    from backstory.cli.pruning_rule import apply_rule
+
+    return apply_rule(app)
 
 
 def _warn_of_secrets(app: App) -> None:
@@ -131,10 +144,12 @@ def _machine(app: App, only: Sequence[str]) -> Machine:
 
 
 def _print(
-    app: App, report: IngestReport, others: dict[str, int], took_ms: int, *, explain: bool, as_json: bool
-) -> None:
+    app: App, report: IngestReport, others: dict[str, int], took_ms: int, *, explain: bool, as_json: bool,
+    rule: dict[str, Any] | None = None,
+) -> None:  # fmt: skip
     if as_json:
-        output.json(_as_json(report) | {"not_read": others} | ({"explained": _explained(report)} if explain else {}))
+        beside = {"not_read": others, "rule_pruned": rule}
+        output.json(_as_json(report) | beside | ({"explained": _explained(report)} if explain else {}))
     else:
         _tell(app, report, took_ms)
         if others and (explain or report.total("logs_read") or not report.total("logs_seen")):
@@ -161,8 +176,10 @@ def _follow(app: App, only: Sequence[str], *, explain: bool, as_json: bool) -> N
         with closing(watch.batches()) as batches:
             began = now_ms()
             report = next(batches)
+            rule = _prune(app)
             if as_json:
-                output.json_line(_batch(report) | ({"explained": _explained(report)} if explain else {}))
+                beside = {"rule_pruned": rule} | ({"explained": _explained(report)} if explain else {})
+                output.json_line(_batch(report) | beside)
             else:
                 _print(app, report, {}, now_ms() - began, explain=explain, as_json=False)
             _warn_of_secrets(app)

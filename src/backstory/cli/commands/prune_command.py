@@ -12,6 +12,7 @@ from backstory.cli import output
 from backstory.cli.app import now_ms
 from backstory.cli.options import AGENT, PROJECT, REPOSITORY, json_option, moment, readable, store_option
 from backstory.cli.trusting import may_act, talk_late, trust_option
+from backstory.derive.pruning import IMAGES, PROMPTS, SUMMARIES, TOOL_OUTPUTS, Pruning
 from backstory.errors import AnsweredLate, StoreNotFound
 from backstory.ids import session_keys
 from backstory.workspace import questions
@@ -59,8 +60,19 @@ SIZE = Size()
 @click.option("--repo", type=REPOSITORY, help="Only sessions in this repository: owner/name, or name.")
 @click.option("--project", type=PROJECT, help="Only sessions of this project: its name, the end of it, or its folder.")
 @click.option("--gone", is_flag=True, help="Only sessions of projects whose folder is gone.")
-@click.option("--kind", type=click.Choice([SUBAGENTS]), help="Only this of the sessions; the rest of them stays.")
-@click.option("--keep", type=click.Choice([NAMED]), help="What stays all the same: named, the sessions with a name.")
+@click.option(
+    "--kind",
+    "kinds",
+    type=click.Choice([SUBAGENTS, TOOL_OUTPUTS, IMAGES]),
+    multiple=True,
+    help="Only this of the sessions; the rest of them stays (repeatable).",
+)
+@click.option(
+    "--keep",
+    type=click.Choice([PROMPTS, SUMMARIES, NAMED]),
+    multiple=True,
+    help="What stays all the same: what you typed; that, and summaries; sessions with a name (repeatable).",
+)
 @click.option("--dry-run", is_flag=True, help="Only list what would go, and what that frees.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @json_option
@@ -69,7 +81,8 @@ SIZE = Size()
 @click.pass_obj
 def command(
     app: App, older: str | None, larger: int | None, to_size: int | None, agent: str | None, repo: str | None,
-    project: str | None, gone: bool, kind: str | None, keep: str | None, dry_run: bool, yes: bool, as_json: bool,
+    project: str | None, gone: bool, kinds: tuple[str, ...], keep: tuple[str, ...], dry_run: bool, yes: bool,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Remove sessions that are no longer wanted from the store, of every project, and free their room on the disk.
 
@@ -81,8 +94,8 @@ def command(
     chosen = questions.read(typed, app.cwd, app.user_home if project else None)
     wish = PruneWish(
         before=moment(readable(older), datetime.now()) if older is not None else None, larger=larger, to_size=to_size,
-        wanted=SessionFilter(**chosen, everywhere=True), gone=gone, of_subagents=kind == SUBAGENTS,
-        keeps_named=keep == NAMED,
+        wanted=SessionFilter(**chosen, everywhere=True), gone=gone, of_subagents=SUBAGENTS in kinds,
+        keeps_named=NAMED in keep, partly=Pruning.of([*kinds, *keep]),
     )  # fmt: skip
     if not wish.is_narrow:
         raise click.UsageError(NOT_NARROW)
@@ -104,7 +117,7 @@ def command(
     if as_json:
         output.json(_as_json(plan, done))
     else:
-        _tell(done)
+        _tell(plan, done)
     for each in done.problems[1:]:
         output.talk(str(each))
     if done.problems:
@@ -115,12 +128,25 @@ def _is_agreed(plan: PrunePlan) -> bool:
     """Ask a person; raises AnsweredLate for an answer that is about what was a while ago."""
     began = now_ms()
     count = output.counted(len(plan.going), "session")
-    is_agreed = output.confirm(f"Remove {count} for good, and free about {output.size(plan.frees)}?")
+    what = f"Remove {said} of {count}" if (said := _parts(plan.partly)) else f"Remove {count}"
+    is_agreed = output.confirm(f"{what} for good, and free about {output.size(plan.frees)}?")
     if is_agreed and now_ms() - began > ANSWER_MS:
         raise AnsweredLate
     if not is_agreed and output.can_ask():
         output.talk("Kept.")
     return is_agreed
+
+
+def _parts(partly: Pruning) -> str:
+    """Return the parts of the sessions that go, in words; '' for all."""
+    kinds = " and ".join(_KINDS[each] for each in sorted(partly.kinds))
+    if partly.keep is None:
+        return kinds
+    kept = "what you typed" if partly.keep == PROMPTS else "what you typed and summaries"
+    return f"all but {kept}{f', and {kinds},' if IMAGES in partly.kinds else ''}"
+
+
+_KINDS = {TOOL_OUTPUTS: "outputs of tools", IMAGES: "images"}
 
 
 def _print(plan: PrunePlan, wish: PruneWish) -> None:
@@ -133,7 +159,8 @@ def _print(plan: PrunePlan, wish: PruneWish) -> None:
             output.data(line)
         subagents = sum(len(each.uids) - 1 for each in plan.going)
         beside = f", with {output.counted(subagents, 'subagent')}" if subagents and not wish.of_subagents else ""
-        output.data(f"{output.counted(len(plan.going), 'session')}{beside}")
+        count = output.counted(len(plan.going), "session")
+        output.data(f"Of {count}{beside}: {said}" if (said := _parts(plan.partly)) else f"{count}{beside}")
         for each in plan.stores:
             if each.before != each.after:
                 sizes = f"{output.size(each.before)} now, about {output.size(each.after)} then"
@@ -158,10 +185,11 @@ def _talk_spared(spared: Sequence[Spared]) -> None:
         output.talk(output.one_liner(f"Stays: {', '.join(labels[:LABELS_SHOWN])}{more}: {reason}."))
 
 
-def _tell(done: Pruned) -> None:
+def _tell(plan: PrunePlan, done: Pruned) -> None:
     _talk_spared(done.spared)
     freed = sum(each.before - each.after for each in done.stores)
-    output.data(f"Removed {output.counted(len(done.uids), 'session')}. Freed {output.size(max(freed, 0))}.")
+    did = "Pruned" if plan.partly.words else "Removed"
+    output.data(f"{did} {output.counted(len(done.uids), 'session')}. Freed {output.size(max(freed, 0))}.")
     talk_late("Removed", done.late)
     if done.copies:
         output.talk(f"Copies of their turns remain in {output.counted(done.copies, 'other session')}.")
@@ -174,6 +202,7 @@ def _as_json(plan: PrunePlan, done: Pruned | None) -> dict[str, Any]:
     stores = plan.stores if done is None else done.stores
     return {
         "is_dry_run": done is None,
+        "pruned": plan.partly.words,
         "uids": [uid for each in plan.going for uid in each.uids] if done is None else done.uids,
         "by_project": [
             {

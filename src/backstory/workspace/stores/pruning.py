@@ -15,8 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from backstory.ask import room
+from backstory.ask.room import FileRoom
 from backstory.derive.naming import main_folder
-from backstory.errors import BackstoryError
+from backstory.derive.pruning import SUMMARIES, TOOL_OUTPUTS, Pruning
+from backstory.errors import BackstoryError, PruneRefused
+from backstory.ingest.pruning import prune_session
+from backstory.model import Compacted, ToolResult, UserMessage
 from backstory.runs.lock import host, is_held
 from backstory.runs.spool import SPOOLS, list_spools
 from backstory.store.file import erasing, maintenance
@@ -30,7 +34,7 @@ from backstory.workspace.stores.removing import Removal
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from backstory.ask.room import FileRoom, RoomSession
+    from backstory.ask.room import RoomSession, Share
     from backstory.store import Store
     from backstory.workspace.decisions import Late
     from backstory.workspace.place import Place
@@ -42,6 +46,10 @@ AT_ONCE = 100
 """The most sessions that are removed in one transaction of each store."""
 DISK_PART = 3
 """A transaction takes no more of what the disk has free than one of so many parts, unless one session needs more."""
+PAGES = 1.02
+"""The bytes of a file that a packed byte takes."""
+DERIVED_TEXTS = 2
+"""The texts in what is derived of a session, answers and summaries, are one of so many parts of it."""
 UID_SHOWN = 12
 RUNS, WAITS = "it runs, or a run of it is not stored yet", "a prompt is queued for it"
 IS_NAMED = "it has a name"
@@ -62,12 +70,25 @@ class PruneWish(Struct, frozen=True, kw_only=True):
     of_subagents: bool = False
     """Subagents alone, and not the sessions that they worked for."""
     keeps_named: bool = False
+    partly: Pruning = Pruning()
+    """The parts of a session that go; nothing said: all of it."""
+
+    @property
+    def is_partial(self) -> bool:
+        """True if the sessions stay, without some of what they say."""
+        return bool(self.partly.words)
 
     @property
     def is_narrow(self) -> bool:
         """True if not simply every session is meant."""
         said = (self.before, self.larger, self.to_size)
-        return self.gone or self.of_subagents or self.wanted.is_narrow or any(each is not None for each in said)
+        return (
+            self.gone
+            or self.of_subagents
+            or bool(self.partly.kinds)
+            or self.wanted.is_narrow
+            or any(each is not None for each in said)
+        )
 
 
 class PruneChoice(Struct, kw_only=True):
@@ -111,6 +132,7 @@ class PrunePlan(Struct, kw_only=True):
     going: list[PruneChoice]
     spared: list[Spared]
     stores: list[StoreRoom]
+    partly: Pruning = Pruning()
     is_enough: bool = True
     """False if the store stays longer than was asked for."""
 
@@ -146,6 +168,11 @@ class _Seen(NamedTuple):
     room: FileRoom
     is_due: bool
 
+    @property
+    def by_uid(self) -> dict[str, RoomSession]:
+        """The sessions by their uids."""
+        return {each.uid: each for each in self.rows.values()}
+
 
 class Pruner:
     """Prunes the stores of a machine; where a store was named, that one alone."""
@@ -160,12 +187,19 @@ class Pruner:
 
     # planning -------------------------------------------------------------------------------------------------------
 
-    def plan(self, wish: PruneWish, note: Callable[[int, int], None] = lambda done, total: None) -> PrunePlan:
-        """Choose what goes. Changes nothing. Raises UnknownAgent."""
+    def plan(
+        self, wish: PruneWish, note: Callable[[int, int], None] = lambda done, total: None, *, is_measured: bool = True
+    ) -> PrunePlan:
+        """Choose what goes. Changes nothing. Raises UnknownAgent.
+
+        ``is_measured``: False where nobody wants to know what it frees; then a session may be among those that are
+        pruned in part of which nothing goes.
+        """
+        is_measured = is_measured or wish.larger is not None or wish.to_size is not None
         seen = list[_Seen]()
         for number, store in enumerate(self.stores):
             note(number, len(self.stores))
-            seen.append(self._seen(store, wish, note if len(self.stores) == 1 else _ignore))
+            seen.append(self._seen(store, wish, (note if len(self.stores) == 1 else _ignore) if is_measured else None))
         chosen = self._chosen(seen, wish)
         busy, spared, going = self._busy(), list[Spared](), list[PruneChoice]()
         for each in sorted(chosen.values(), key=lambda each: (each.active, each.uid)):
@@ -174,20 +208,66 @@ class Pruner:
                 spared.append(Spared(each.uid, each.label, reason))
             else:
                 going.append(each)
+        if wish.is_partial and is_measured:
+            going = self._shrunk(going, spared, seen, wish, note)
         is_enough = True
         if wish.to_size is not None and seen:
             going, is_enough = _down_to(wish.to_size, going, seen[0])
-        return PrunePlan(
-            going=going, spared=spared, stores=[_room_of(each, going) for each in seen], is_enough=is_enough
-        )
+        stores = [_room_of(each, going) for each in seen]
+        return PrunePlan(going=going, spared=spared, stores=stores, partly=wish.partly, is_enough=is_enough)
 
-    def _seen(self, store: Store, wish: PruneWish, note: Callable[[int, int], None]) -> _Seen:
+    def _shrunk(
+        self, going: Sequence[PruneChoice], spared: list[Spared], seen: Sequence[_Seen], wish: PruneWish,
+        note: Callable[[int, int], None],
+    ) -> list[PruneChoice]:  # fmt: skip
+        """Return those of which something goes, each with what only that frees; ``spared`` receives who refuses."""
+        found, left = list[PruneChoice](), wish.to_size
+        enough = seen[0].room.used - left if left is not None else None
+        for number, each in enumerate(going):
+            if enough is not None and enough <= 0:
+                break
+            note(number, len(going))
+            try:
+                freed = {(at.store.path, uid): self._freed(at, uid, wish.partly) for at in seen for uid in each.uids}
+            except PruneRefused as refused:
+                spared.append(Spared(each.uid, each.label, refused.why))
+                continue
+            uids = {uid for (_, uid), size in freed.items() if size is not None}
+            if not uids:
+                continue
+            each.uids = [uid for uid in each.uids if uid in uids]
+            each.here = {
+                at.store.path: sum(size or 0 for (path, _), size in freed.items() if path == at.store.path)
+                for at in seen
+                if at.store.path in each.here
+            }
+            each.room = sum(each.here.values())
+            found.append(each)
+            if enough is not None:
+                enough -= each.here.get(seen[0].store.path, 0)
+        return found
+
+    def _freed(self, seen: _Seen, uid: str, what: Pruning) -> int | None:
+        """The bytes of a file that pruning a session in part frees, about; None where nothing is to be done."""
+        row = seen.by_uid.get(uid)
+        if row is None:
+            return None
+        freed = prune_session(seen.store, seen.store.session(row.id), what, is_dry=True)
+        if not freed.records and freed.after == freed.before:
+            return None
+        share = seen.room.shares[row.id]
+        index = share.of_kinds(_kinds_that_go(what, share)).words
+        derived = share.derived / DERIVED_TEXTS if what.keep is not None else 0
+        return max(round((freed.before - freed.after) * PAGES + index + derived), 0)
+
+    def _seen(self, store: Store, wish: PruneWish, note: Callable[[int, int], None] | None) -> _Seen:
         rows = store.ask(room.sessions)
         families = store.ask(room.families, rows, of_subagents=wish.of_subagents)
         asked = Listing(self._place).filter_of(store, wish.wanted)
         conditions, values = session_filter.conditions(asked)
         fits = store.ask(room.fitting, conditions, values)
-        measured, is_due = store.ask(room.measure, note), store.ask(erasing.is_due)
+        measured = store.ask(room.measure, note) if note is not None else FileRoom(used=0, free=0, own=0, shares={})
+        is_due = store.ask(erasing.is_due)
         return _Seen(store, {each.id: each for each in rows}, families, fits, measured, is_due)
 
     def _chosen(self, seen: Sequence[_Seen], wish: PruneWish) -> dict[str, PruneChoice]:
@@ -268,16 +348,22 @@ class Pruner:
     def perform(self, plan: PrunePlan, progress: Progress) -> Pruned:
         """Remove what a plan says, but for what runs or waits by now, and give the room back to the disk.
 
-        It may be stopped at any time: the next call goes on. Raises what keeps the first sessions from being removed.
+        It may be stopped at any time: the next call goes on.
         """
         done = Pruned(uids=[], spared=[], stores=plan.stores, late=[], copies=0, problems=[])
-        copies = set[str]()
-        with progress("Removing sessions") as note:
+        copies, is_partial = set[str](), bool(plan.partly.words)
+        with progress("Pruning sessions" if is_partial else "Removing sessions") as note:
             start = 0
             while start < len(plan.going):
                 note(start, len(plan.going))
-                together = self._together(plan.going[start : start + AT_ONCE])
-                copies |= self._remove(plan.going[start : start + together], done)
+                together = 1 if is_partial else self._together(plan.going[start : start + AT_ONCE])
+                going = self._still(plan.going[start : start + together], done)
+                try:
+                    copies |= self._shrink(going, plan.partly, done) if is_partial else self._remove(going, done)
+                except BackstoryError as refused:
+                    # Such as a full disk: what went already is freed.
+                    done.problems.append(refused)
+                    break
                 start += together
         done.copies = len(copies.difference(done.uids))
         done.late = [*dict.fromkeys(done.late)]
@@ -286,6 +372,26 @@ class Pruner:
                 note(number, len(plan.stores))
                 self._free(each, done)
         return done
+
+    def _still(self, going: Sequence[PruneChoice], done: Pruned) -> list[PruneChoice]:
+        """Return those that neither run nor wait by now."""
+        busy = self._busy()
+        spared = [Spared(each.uid, each.label, reason) for each in going if (reason := self._reason(each, busy))]
+        done.spared += spared
+        return [each for each in going if each.uid not in {stays.uid for stays in spared}]
+
+    def _shrink(self, going: Sequence[PruneChoice], what: Pruning, done: Pruned) -> set[str]:
+        """Prune sessions in part, in every store that has them."""
+        for each in going:
+            for uid in each.uids:
+                holding = [store for store in self.stores if store.has(uid)]
+                try:
+                    freed = [prune_session(store, store.session(uid), what) for store in holding]
+                except PruneRefused as refused:
+                    done.spared.append(Spared(each.uid, each.label, refused.why))
+                else:
+                    done.uids += [uid] * any(size.records or size.before != size.after for size in freed)
+        return set()
 
     def _together(self, going: Sequence[PruneChoice]) -> int:
         """Count those that can be removed at once: the disk has to take about their room until that is free."""
@@ -299,10 +405,7 @@ class Pruner:
 
     def _remove(self, going: Sequence[PruneChoice], done: Pruned) -> set[str]:
         """Remove some sessions everywhere; returns the uids of those that hold copies of their turns."""
-        busy = self._busy()
-        spared = {each.uid: reason for each in going if (reason := self._reason(each, busy))}
-        done.spared += [Spared(each.uid, each.label, spared[each.uid]) for each in going if each.uid in spared]
-        places = list(self._places([each.uid for each in going if each.uid not in spared]))
+        places = list(self._places([each.uid for each in going]))
         if not places:
             return set()
         place = self._place
@@ -354,6 +457,13 @@ def _is_there(folder: str) -> bool:
     except OSError:
         # Nobody may look: that says nothing.
         return True
+
+
+def _kinds_that_go(what: Pruning, share: Share) -> set[str]:
+    """The kinds of events whose words go, of those that a session has."""
+    if what.keep is None:
+        return {ToolResult.kind} if TOOL_OUTPUTS in what.kinds else set()
+    return set(share.kinds) - {UserMessage.kind} - ({Compacted.kind} if what.keep == SUMMARIES else set())
 
 
 def _down_to(size: int, going: Sequence[PruneChoice], seen: _Seen) -> tuple[list[PruneChoice], bool]:
