@@ -22,6 +22,7 @@ from backstory.workspace.care.findings import KINDS
 from tests.support.cron import put_crontab
 from tests.support.forked import COMMAND
 from tests.support.going import state, until
+from tests.support.house import ROOT
 from tests.support.read_only import read_only
 from tests.support.small_disk import small_disk
 from tests.support.strange_records import NEW_TYPE, PROMPT, put
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from tests.support.shell import Done, Shell
 
 FOUND = 1
+GOLDEN = ROOT / "tests/store/golden"
 
 
 def found(shell: Shell, **environ: str) -> dict[str, dict[str, Any]]:
@@ -178,6 +180,67 @@ def test_a_damaged_store_has_no_command_that_mends_it(machine: Shell) -> None:
 def test_a_store_of_a_newer_backstory_is_left_alone(machine: Shell) -> None:
     sql(machine.store, "update meta set value = '99' where key = 'schema_version'")
     assert found(machine)["store-newer"]["command"] is None
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_store_of_an_earlier_version_is_brought_to_todays_tables(bare: Shell, version: int) -> None:
+    bare.store.parent.mkdir(mode=0o700)
+    shutil.copy(GOLDEN / f"store-v{version}.bks", bare.store)
+    bare.store.chmod(0o600)
+    older = found(bare)["store-older"]
+    assert (older["detail"], older["as_typed"]) == (f"schema {version}", "backstory ingest")
+    mend(bare, "store-older")
+
+
+def test_a_store_that_was_named_is_looked_at_instead(machine: Shell) -> None:
+    named = machine.home / "a b.bks"
+    shutil.copy(GOLDEN / "store-v5.bks", named)
+    told = machine("doctor", "--store", str(named), "--json").json()["findings"]
+    (older,) = [each for each in told if each["finding"] == "store-older"]
+    assert older["as_typed"] == f"backstory reindex --derived --store '{named}'"
+    assert typed(machine, older["as_typed"]).code == 0
+    assert machine("doctor", "--store", str(named), "--json").json()["findings"] == []
+
+
+def test_a_draft_of_a_store_has_no_command(machine: Shell) -> None:
+    sql(machine.store, "update meta set value = '2' where key = 'schema_version'")
+    assert found(machine)["store-draft"]["as_typed"] is None
+
+
+def test_what_was_pruned_and_came_again_goes_again(machine: Shell) -> None:
+    values = "select id, 0, '', 0, 1000, null, 'tool-outputs', 1 from sessions order by id limit 1"
+    sql(machine.store, f"insert into pruned(session_id, log_id, name, start, length, sha256, what, at) {values}")
+    mend(machine, "prune-due")
+
+
+def test_a_home_that_is_a_file_is_the_only_finding(machine: Shell) -> None:
+    (machine.home / "file").touch()
+    assert set(found(machine, BACKSTORY_HOME=str(machine.home / "file"))) == {"home-not-a-folder"}
+
+
+def test_a_move_that_was_not_finished_is_finished(machine: Shell) -> None:
+    old, new = machine.store.parent, machine.home / "new"
+    new.mkdir(mode=0o700)
+    (new / "moved-from").write_bytes(os.fsencode(old))
+    machine.environ["BACKSTORY_HOME"] = str(new)
+    assert set(found(machine)) == {"home-half-moved"}
+    mend(machine, "home-half-moved")
+    assert found(machine) == {}
+
+
+def test_sync_without_a_login_and_without_an_answer_are_found(machine: Shell) -> None:
+    config, server = (machine.store.with_name(name) for name in ("config.toml", "server.json"))
+    for each in (config, server):
+        each.touch(0o600)
+    config.write_text('[sync]\nenabled = true\nrepositories = ["me/app"]\n')
+    server.unlink()
+    login = found(machine)["sync-not-logged-in"]
+    assert typed(machine, login["as_typed"]).code == 0
+    own = {"address": "https://team.example", "token": "t", "organisation": "o", "name": "me", "role": "member"}
+    server.touch(0o600)
+    server.write_text(json.dumps(own))
+    assert set(found(machine)) == {"sync-waits"}
+    assert found(machine)["sync-waits"]["as_typed"] == "backstory sync"
 
 
 def test_a_home_that_vanished_is_begun_anew(machine: Shell) -> None:
@@ -342,8 +405,6 @@ def test_what_a_sqlite_lacks_is_told() -> None:
 
 
 def test_every_finding_is_documented() -> None:
-    from tests.support.house import ROOT
-
     page = (ROOT / "docs/doctor.md").read_text()
     rows = {line.split("`")[1]: line for line in page.splitlines() if line.startswith("| `") and ".json`" not in line}
     assert set(rows) == set(KINDS)

@@ -18,6 +18,7 @@ from backstory import errors
 from backstory.store.file import connection, erasing, migrate, waiting
 from backstory.store.intake import coverage
 from backstory.store.schema import fetch
+from backstory.store.tables import pruned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,6 +62,7 @@ class StoreLook(Struct, frozen=True, kw_only=True):
     is_in_bulk: bool = False
     is_index_outdated: bool = False
     is_to_erase: bool = False
+    is_prune_due: bool = False
     newest_ms: int = 0
     logs: tuple[AgentLogs, ...] = ()
 
@@ -167,6 +169,7 @@ def _facts(db: apsw.Connection) -> dict[str, Any]:
         ),
         "is_index_outdated": coverage.is_outdated(db),
         "is_to_erase": erasing.is_due(db),
+        "is_prune_due": bool(pruned.unsettled(db)),
         "newest_ms": newest or 0,
         "logs": tuple(_logs(db)),
     }  # fmt: skip

@@ -120,7 +120,7 @@ def _store(case: Case, look: StoreLook, counts: Any) -> dict[str, Any]:
     facts = {
         name: getattr(look, name)
         for name in ("state", "schema", "bytes", "is_cut_off", "is_stale", "is_in_bulk", "is_index_outdated",
-                     "is_to_erase")
+                     "is_to_erase", "is_prune_due")
     }  # fmt: skip
     told = {} if counts is None else {"rows": counts.rows, "events": counts.events, "logs": counts.logs}
     return {"role": role, **facts, **told}

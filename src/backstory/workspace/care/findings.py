@@ -65,6 +65,7 @@ KINDS = {
         "stores", True, "The settings of the index changed since: rows may be missing in it, or too many."
     ),
     "not-erased": Kind("stores", True, "The file may still hold bytes of sessions that were removed."),
+    "prune-due": Kind("stores", True, "A log that was read again says what was pruned: an ingest takes it out again."),
     "write-cut-off": Kind(
         "stores", True, "A process was killed while it wrote. Nothing is lost: whoever opens the store next tidies up."
     ),

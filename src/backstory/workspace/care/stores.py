@@ -55,6 +55,9 @@ def _of_store(case: Case, look: StoreLook) -> Iterator[Finding]:
         yield Finding(name="index-outdated", about=about, command=(US, "reindex", "--derived", *named), is_safe=True)
     if look.is_to_erase:
         yield Finding(name="not-erased", about=about, command=(US, "optimize", *named), is_safe=True)
+    if look.is_prune_due:
+        mend = (US, "ingest", *(() if is_home else named))
+        yield Finding(name="prune-due", about=about, command=mend, is_safe=True)
     if look.is_in_bulk and not is_taken(case.home):
         mend = (US, "ingest", *(() if is_home else named))
         yield Finding(name="ingest-cut-off", about=about, command=mend, is_safe=True)
