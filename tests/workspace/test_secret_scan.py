@@ -11,6 +11,7 @@ from backstory.agents import jsonl
 from backstory.derive.pruning import PROMPTS, Pruning
 from backstory.ingest import pruning
 from backstory.projects import secret_notes
+from backstory.store import open_store
 from backstory.store.file import maintenance
 from backstory.workspace.stores.secret_scan import SecretScan
 from tests.support.clock import NOW
@@ -126,3 +127,25 @@ def test_notes_that_cannot_be_written_are_told(machine: Machine, monkeypatch: py
     monkeypatch.setattr(secret_notes.ScanNotes, "keep", lambda notes: False)
     scan = scanned(machine)
     assert (places(scan), scan.counts.is_noted) == ({"github-token": [1]}, False)
+
+
+def test_a_copy_with_the_same_id_has_notes_of_its_own(machine: Machine, tmp_path: Path) -> None:
+    machine.write(claude_log("s"), lines(claude_line("user", "p1", TOKEN)))
+    machine.read()
+    whole = scanned(machine).counts.bytes
+    machine.store.backup(tmp_path / "copy.db")
+    with open_store(tmp_path / "copy.db") as copy:
+        scan = SecretScan(tmp_path, lambda: NOW)
+        scan.scan(copy)
+        assert (scan.counts.bytes, places(scan)) == (whole, {"github-token": [1]})
+    assert scanned(machine).counts.bytes == 0
+
+
+def test_notes_of_the_stores_scanned_last_are_kept(tmp_path: Path) -> None:
+    notes = secret_notes.ScanNotes(tmp_path, b"k" * 32)
+    for number in range(secret_notes.STORES_MAX + 5):
+        notes.of_store(f"store {number}", (), (), ())
+        notes.of_store("store 0", (), (), ())
+    notes.keep()
+    kept = json.loads((tmp_path / "secrets.scanned").read_text("utf-8"))["stores"]
+    assert (len(kept), "store 0" in kept, "store 1" in kept) == (secret_notes.STORES_MAX, True, False)

@@ -71,7 +71,7 @@ class Anchors:
 
     def telling(self, words: Iterable[str]) -> dict[str, int]:
         """Those of these words that have an anchor, with its kinds; the others are remembered as plain."""
-        words = set(filterfalse(self._plain.__contains__, words))
+        words = set(words) - self._plain
         known = self._telling
         telling = {each: known[each] for each in words if each in known}
         new = list(words - telling.keys())

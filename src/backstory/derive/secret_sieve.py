@@ -11,9 +11,9 @@ from bisect import bisect_right
 from itertools import accumulate, compress, filterfalse, repeat
 from typing import TYPE_CHECKING
 
-from backstory.derive.secret_anchors import Anchors
+from backstory.derive.secret_anchors import LOWERED_TO_ASCII, Anchors
 from backstory.derive.secret_names import kind_of_name
-from backstory.derive.secret_shapes import ALL, Pieces, findings_in
+from backstory.derive.secret_shapes import ALL, COLUMN_MIN, Pieces, findings_in
 from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ class SecretSieve:
         if self._met > MET_BYTES_MAX:
             self._plain.clear()
             self._telling.clear()
+            self._empty.clear()
             self._met = 0
         read = [piece.decode("utf-8", "surrogateescape") for piece in filterfalse(_PLAIN.fullmatch, new)]
         # A name is known by what follows it, which was cut off. A line's end stays as long as it is.
@@ -98,16 +99,13 @@ class SecretSieve:
             for at in _words_at(text, word):
                 key = read[bisect_right(starts, at) - 1].encode("utf-8", "surrogateescape")
                 self._telling[key] = self._telling.get(key, 0) | kinds
-        for piece, words_cut in self._cut_words(read):
-            if self._anchors.telling(words_cut):
+        if cut := _cut_pieces(read):
+            known = self._anchors.telling([word for words in cut.values() for word in words]).keys()
+            for piece in [piece for piece, words in cut.items() if known and not known.isdisjoint(words)]:
                 self._telling[piece.encode("utf-8", "surrogateescape")] = ALL
+        for piece in [piece for piece in read if LOWERED_TO_ASCII in piece] if LOWERED_TO_ASCII in text else ():
+            self._telling[piece.encode("utf-8", "surrogateescape")] = ALL
         self._plain |= dict.fromkeys(new - self._telling.keys(), False)
-
-    def _cut_words(self, read: list[str]) -> Iterator[tuple[str, list[str]]]:
-        """Yield pieces with lines that the width of a terminal cut, and the words of these as they were."""
-        for piece in read:
-            if "\\n" in piece and (whole := list(Pieces.of_cut_lines(piece.replace("\\n", "\n")))):
-                yield piece, " ".join([each.text for each in whole]).split()
 
     def _may_hold(self, pieces: list[bytes], number: int) -> bool:
         piece, around = pieces[number], pieces[max(number - BEFORE, 0) : number + BEHIND]
@@ -122,6 +120,13 @@ class SecretSieve:
             return True
         self._empty.add(key)
         return False
+
+
+def _cut_pieces(read: list[str]) -> dict[str, list[str]]:
+    """Return pieces with lines that the width of a terminal cut, and the words of these as they were."""
+    with_lines = [piece for piece in read if len(piece) > COLUMN_MIN and "\\n" in piece]
+    found = {piece: [*Pieces.of_cut_lines(piece.replace("\\n", "\n"))] for piece in with_lines}
+    return {piece: " ".join([each.text for each in whole]).split() for piece, whole in found.items() if whole}
 
 
 def _is_setting(pieces: list[bytes], number: int) -> bool:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 SCANNED, ACCEPTED = "secrets.scanned", "secrets.accepted"
 """Our files in a home."""
+STORES_MAX = 20
+"""The most stores whose notes are kept: those scanned last."""
 
 
 class Sighted(Struct, frozen=True, array_like=True):
@@ -93,10 +95,16 @@ class ScanNotes:
                 self._scanned = read
 
     def of_store(
-        self, store_id: str, logs: Container[int], files: Container[int], summaries: Container[int]
+        self, store: str, logs: Container[int], files: Container[int], summaries: Container[int]
     ) -> ScannedStore:
-        """Return the notes of a store that has these by their ids; whoever scans it changes them."""
-        noted = self._scanned.stores.setdefault(store_id, ScannedStore())
+        """Return the notes of a store that has these by their ids; whoever scans it changes them.
+
+        ``store``: its id and path, as a clone may bring a file with another one's id.
+        """
+        stores = self._scanned.stores
+        noted = stores[store] = stores.pop(store, ScannedStore())
+        for other in [*stores][: max(len(stores) - STORES_MAX, 0)]:
+            del stores[other]
         noted.logs = {log: part for log, part in noted.logs.items() if log in logs}
         noted.files = {file: part for file, part in noted.files.items() if file in files}
         noted.summaries = {each: part for each, part in noted.summaries.items() if each in summaries}

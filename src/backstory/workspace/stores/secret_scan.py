@@ -99,7 +99,7 @@ class SecretScan:
         ends = store.ask(kept_texts.chunk_ends)
         logs, files, summaries = store.logs(), store.ask(kept_texts.files), store.ask(kept_texts.summaries)
         here = ({each.id for each in logs}, {each.id for each in files}, {each.id for each in summaries})
-        notes = self._notes.of_store(store.ask(kept_texts.store_id), *here)
+        notes = self._notes.of_store(f"{store.ask(kept_texts.store_id)} {store.path}", *here)
         logs = [each for each in logs if session_ids is None or each.session_id in session_ids]
         files = [each for each in files if session_ids is None or each.session_id in session_ids]
         known = notes.digits
