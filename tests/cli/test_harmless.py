@@ -312,7 +312,8 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
             ("select prompt from main.turns", "--json"), (f"select {EVIL_NAME}",), ("--schema",), ("--examples",)],
     "restore": [(UID, "--to", "out"), ("--all", "--to", f"out {EVIL_NAME}"), ("--all", "--to", "json", "--json"),
                 ("--all", "--to", f"project {EVIL_NAME}/../.git/HEAD")],
-    "stats": [(), ("--by", "project"), ("--by", "branch", "--json"), ("--line",), ("--repo", EVIL_NAME)],
+    "stats": [(), ("--by", "project"), ("--by", "branch", "--json"), ("--line",), ("--repo", EVIL_NAME),
+              ("--room",), ("--room", "--json")],
     "compact": [("S1", "--dry-run"), ("S1", "--dry-run", "--json"), ("S1", "--show"), ("S1", "--undo"), (EVIL_NAME,)],
     "resume": [
         (UID, "--print"), (UID, "--json"), (UID, "--print", "--cwd", EVIL_NAME), (EVIL_NAME,), (UID, "--undo"),

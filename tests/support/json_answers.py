@@ -344,6 +344,7 @@ def _last(ask: JsonAnswers) -> None:
     """What takes things away."""
     old, new = ask.bench.project, ask.bench.root / "moved"
     ask("uninstall")
+    ask("stats", "--room")
     ask("prune", "--agent", "claude")
     ask("prune", "--agent", "claude", "--keep", "prompts")
     ask("config", "set", "prune.to_size", "1TB")

@@ -10,6 +10,7 @@ added_lines: the lines that an edit adds
 address: the address of a team server
 advice: what to do, where `SESSION` is any session of the evidence
 after_seq: the last record that a summary covers
+age: when sessions were last active, in words
 agent: the agent, by its name
 agents: the agents of a session, by name
 all_input_tokens: tokens of input, those from caches included
@@ -34,11 +35,13 @@ branch: the git branch
 branches: branches of a session's tree
 budget: the most characters that a context may have
 by: what groups are by
+by_age: figures of sessions by when they were last active
 by_agent: figures of each agent
 by_day: figures of each day
+by_kind: figures of each kind of what is stored
 by_model: figures of each model
 by_person: figures of each person of a team
-by_project: figures of each agent in each project
+by_project: figures of each project; of a prune, of each agent in it
 by_repository: figures of each repository
 by_session: figures of each session
 bytes: the length of a file or of what was moved

@@ -11,11 +11,14 @@ import apsw
 from msgspec import Struct, field
 
 from backstory.model import Relation
+from backstory.store import codec
 from backstory.store.intake import claims
 from backstory.store.schema import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from backstory.store.codec import EventCodec
 
 STEPS = 5
 """The progress of ``measure`` is told in so many steps."""
@@ -182,6 +185,24 @@ def measure(db: apsw.Connection, note: Callable[[int, int], None] = lambda done,
     return FileRoom(used=(pages - free) * page, free=free * page, own=own, shares=shares)
 
 
+def images(db: apsw.Connection) -> dict[int, float]:
+    """The bytes of images in the logs of each session, as they are packed, about."""
+    found: dict[int, float] = {}
+    codecs: dict[int, EventCodec] = {}
+    # What an event says of an image is short, and its record is long.
+    for session_id, spare, data in fetch(db, tuple[int, int, bytes | str], _LONG_RECORDS):
+        if IMAGE in codec.unpack_event(db, codecs, data):
+            found[session_id] = found.get(session_id, 0) + spare * PACKED_IMAGE
+    return found
+
+
+IMAGE = b"[image]"
+PACKED_IMAGE = 0.76
+"""The bytes that one of an image takes when it is packed, written with 64 letters as it is in a log."""
+_LONG_RECORDS = (
+    "select session_id, length - 2 * char_len, data from events "
+    "where kind in ('UserMessage', 'ToolResult') and length > 4000 and length > 3 * char_len"
+)
 _Weights = dict[str, dict[int, float]]
 _KindWeights = dict[int, dict[str, KindWeight]]
 
@@ -222,10 +243,13 @@ def _tables(db: apsw.Connection, page: int) -> tuple[dict[str, int], int]:
     return room, own
 
 
+_STATISTICS = "select name, pgsize from dbstat where aggregate = 1"
+
+
 def _sizes(db: apsw.Connection) -> list[tuple[str, int]]:
     """The bytes of every table and index; about what the large ones hold, where SQLite has no statistics of them."""
     try:
-        return fetch(db, tuple[str, int], "select name, pgsize from dbstat where aggregate = 1")
+        return fetch(db, tuple[str, int], _STATISTICS)
     except apsw.SQLError:
         page: int = db.execute("pragma page_size").get or 0
         large = (("chunks", "data"), ("events", "data"), ("sidecars", "data"), ("search_index_data", "block"))

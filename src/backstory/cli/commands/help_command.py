@@ -44,6 +44,7 @@ show S3 @12
 show S3 --md --redact > session.md
 stats --by model --since monday
 stats --all --by project
+stats --room
 report standup --since yesterday
 report standup --remote --org 'The team'
 report recap S3

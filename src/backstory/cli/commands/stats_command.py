@@ -21,6 +21,7 @@ from backstory.cli.options import (
     why_no_sessions,
 )
 from backstory.cli.views.counting import counting
+from backstory.errors import StoreNotFound
 from backstory.workspace.history import stats
 from backstory.workspace.history.sessions import SessionFilter
 from backstory.workspace.history.stats import StatsQuery
@@ -36,18 +37,27 @@ GROUPS = ("day", "hour", "weekday", "project", "model", "agent", TOOL, "branch")
 @click.option("--by", type=OneOf(GROUPS), help="A line for each, and on a terminal a bar.")
 @scope_options(everywhere=False)
 @filter_options
+@click.option("--room", is_flag=True, help="What takes the room in the store, each with the command that frees it.")
 @click.option("--line", is_flag=True, help="One line about today, of every project, for a prompt or a status bar.")
 @json_option
 @store_option
 @click.pass_obj
-def command(app: App, by: str | None, everywhere: bool, chosen: dict[str, Any], line: bool, as_json: bool) -> None:
+def command(
+    app: App, by: str | None, everywhere: bool, chosen: dict[str, Any], line: bool, as_json: bool, room: bool
+) -> None:
     """Sum up sessions: turns, tokens, cost, time worked.
 
     The filters choose sessions, as in list; --since and --until choose turns by when they began. A turn that several
     sessions hold counts once. Tokens and costs are with those of subagents. Time worked is how long turns took, without
     waiting for you. Costs: $1.20 reported, ~$1.20 computed, $1.20–$1.50 between, ≥ $1.20 at least, – unknown.
-    --by tool counts calls. --line reads no logs.
+    --by tool counts calls. --line reads no logs. --room is of every session, with its subagents, by kind, project,
+    agent and age.
     """
+    if room:
+        if by or line or chosen or everywhere:
+            raise click.UsageError("--room is about every session: alone, or with --json.")
+        _print_room(app, as_json=as_json)
+        return
     wanted = SessionFilter(**chosen, everywhere=everywhere or line)
     if line:
         if by or as_json or not chosen.keys().isdisjoint(("since", "until")):
@@ -59,6 +69,22 @@ def command(app: App, by: str | None, everywhere: bool, chosen: dict[str, Any], 
         _print_tools(app, wanted, as_json=as_json)
     else:
         _print_turns(app, StatsQuery(wanted=wanted, by=by), as_json=as_json)  # type: ignore[arg-type]
+
+
+def _print_room(app: App, *, as_json: bool) -> None:
+    from backstory.workspace.stores import rooms
+
+    app.bring_up_to_date()
+    if not any(each.exists for each in app.stores):
+        raise StoreNotFound(app.home_store.path)
+    with output.progress("Measuring") as note:
+        found = rooms.measure(app.workspace, note)
+    if as_json:
+        output.json(rooms.as_json(found))
+        return
+    from backstory.cli.views.room_view import room_lines
+
+    output.pages(room_lines(found))
 
 
 def _print_line(app: App, wanted: SessionFilter) -> None:

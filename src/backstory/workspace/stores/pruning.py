@@ -158,7 +158,7 @@ class Pruned(Struct, kw_only=True):
     problems: list[BackstoryError]
 
 
-class _Seen(NamedTuple):
+class SeenStore(NamedTuple):
     """A store, with its sessions and its room."""
 
     store: Store
@@ -196,11 +196,7 @@ class Pruner:
         pruned in part of which nothing goes.
         """
         is_measured = is_measured or wish.larger is not None or wish.to_size is not None
-        seen = list[_Seen]()
-        for number, store in enumerate(self.stores):
-            note(number, len(self.stores))
-            seen.append(self._seen(store, wish, (note if len(self.stores) == 1 else _ignore) if is_measured else None))
-        chosen = self._chosen(seen, wish)
+        seen, chosen = self.look(wish, note, is_measured=is_measured)
         busy, spared, going = self._busy(), list[Spared](), list[PruneChoice]()
         for each in sorted(chosen.values(), key=lambda each: (each.active, each.uid)):
             reason = IS_NAMED if wish.keeps_named and each.is_named else self._reason(each, busy)
@@ -216,8 +212,18 @@ class Pruner:
         stores = [_room_of(each, going) for each in seen]
         return PrunePlan(going=going, spared=spared, stores=stores, partly=wish.partly, is_enough=is_enough)
 
+    def look(
+        self, wish: PruneWish, note: Callable[[int, int], None], *, is_measured: bool = True
+    ) -> tuple[list[SeenStore], dict[str, PruneChoice]]:
+        """Return the stores with what is in them, and the sessions that are meant, by uid."""
+        seen = list[SeenStore]()
+        for number, store in enumerate(self.stores):
+            note(number, len(self.stores))
+            seen.append(self._seen(store, wish, (note if len(self.stores) == 1 else _ignore) if is_measured else None))
+        return seen, self._chosen(seen, wish)
+
     def _shrunk(
-        self, going: Sequence[PruneChoice], spared: list[Spared], seen: Sequence[_Seen], wish: PruneWish,
+        self, going: Sequence[PruneChoice], spared: list[Spared], seen: Sequence[SeenStore], wish: PruneWish,
         note: Callable[[int, int], None],
     ) -> list[PruneChoice]:  # fmt: skip
         """Return those of which something goes, each with what only that frees; ``spared`` receives who refuses."""
@@ -247,7 +253,7 @@ class Pruner:
                 enough -= each.here.get(seen[0].store.path, 0)
         return found
 
-    def _freed(self, seen: _Seen, uid: str, what: Pruning) -> int | None:
+    def _freed(self, seen: SeenStore, uid: str, what: Pruning) -> int | None:
         """The bytes of a file that pruning a session in part frees, about; None where nothing is to be done."""
         row = seen.by_uid.get(uid)
         if row is None:
@@ -260,7 +266,7 @@ class Pruner:
         derived = share.derived / DERIVED_TEXTS if what.keep is not None else 0
         return max(round((freed.before - freed.after) * PAGES + index + derived), 0)
 
-    def _seen(self, store: Store, wish: PruneWish, note: Callable[[int, int], None] | None) -> _Seen:
+    def _seen(self, store: Store, wish: PruneWish, note: Callable[[int, int], None] | None) -> SeenStore:
         rows = store.ask(room.sessions)
         families = store.ask(room.families, rows, of_subagents=wish.of_subagents)
         asked = Listing(self._place).filter_of(store, wish.wanted)
@@ -268,9 +274,9 @@ class Pruner:
         fits = store.ask(room.fitting, conditions, values)
         measured = store.ask(room.measure, note) if note is not None else FileRoom(used=0, free=0, own=0, shares={})
         is_due = store.ask(erasing.is_due)
-        return _Seen(store, {each.id: each for each in rows}, families, fits, measured, is_due)
+        return SeenStore(store, {each.id: each for each in rows}, families, fits, measured, is_due)
 
-    def _chosen(self, seen: Sequence[_Seen], wish: PruneWish) -> dict[str, PruneChoice]:
+    def _chosen(self, seen: Sequence[SeenStore], wish: PruneWish) -> dict[str, PruneChoice]:
         """The sessions that are meant, by uid; of one that several stores have, its room in each."""
         found: dict[str, PruneChoice] = {}
         for each in seen:
@@ -297,7 +303,7 @@ class Pruner:
             and (not wish.gone or uid in gone)
         }
 
-    def _choice(self, seen: _Seen, top: int) -> PruneChoice:
+    def _choice(self, seen: SeenStore, top: int) -> PruneChoice:
         row, family = seen.rows[top], [seen.rows[each] for each in seen.families[top]]
         moves, shares = seen.store.moves, seen.room.shares
         project, root, cwd = (each and moves.here(each, row.created) for each in (row.project, row.root, row.cwd))
@@ -466,7 +472,7 @@ def _kinds_that_go(what: Pruning, share: Share) -> set[str]:
     return set(share.kinds) - {UserMessage.kind} - ({Compacted.kind} if what.keep == SUMMARIES else set())
 
 
-def _down_to(size: int, going: Sequence[PruneChoice], seen: _Seen) -> tuple[list[PruneChoice], bool]:
+def _down_to(size: int, going: Sequence[PruneChoice], seen: SeenStore) -> tuple[list[PruneChoice], bool]:
     """Only the first of these, until the store has no more bytes than that; and whether it then has."""
     left, chosen, path = seen.room.used, list[PruneChoice](), seen.store.path
     for each in going:
@@ -478,7 +484,7 @@ def _down_to(size: int, going: Sequence[PruneChoice], seen: _Seen) -> tuple[list
     return chosen, left <= size
 
 
-def _room_of(seen: _Seen, going: Sequence[PruneChoice]) -> StoreRoom:
+def _room_of(seen: SeenStore, going: Sequence[PruneChoice]) -> StoreRoom:
     path, freed = seen.store.path, sum(each.here.get(seen.store.path, 0) for each in going)
     before = _length(path)
     frees = freed + seen.room.free if freed or seen.is_due else 0
