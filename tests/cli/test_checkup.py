@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from tests.support.shell import Done, Shell
 
-FOUND = 1
+FOUND, NOT_THERE, FULL = 1, 66, 74
 GOLDEN = ROOT / "tests/store/golden"
 
 
@@ -144,6 +144,8 @@ def test_a_store_that_is_in_use_is_no_finding(machine: Shell) -> None:
     with closing(apsw.Connection(str(machine.store))) as db:
         db.execute("pragma journal_mode = wal").fetchall()
         db.execute("insert or replace into meta(key, value) values ('kept', '1')").fetchall()
+        # Who closes a file has lost its locks on it.
+        assert machine.store.read_bytes()
         done = subprocess.run(
             [*COMMAND, "doctor"], cwd=machine.cwd, env=machine.environ, capture_output=True, text=True, check=False
         )
@@ -413,10 +415,36 @@ def test_every_finding_is_documented() -> None:
         assert ("mend" if kind.is_ill else "note") in rows[name]
 
 
+def test_a_store_that_was_named_and_is_not_there_is_an_error(machine: Shell) -> None:
+    assert machine("doctor", "--store", "none.bks").code == NOT_THERE
+
+
+def test_a_home_that_cannot_be_written_is_not_to_be_filled(bare: Shell) -> None:
+    bare.store.parent.mkdir(mode=0o500)
+    assert set(found(bare)) == {"home-read-only"}
+
+
 # --fix ----------------------------------------------------------------------------------------------------------------
 
 
 NOT_CONFIRMED, INTERRUPTED = 64, 130
+
+
+def test_a_fix_on_a_full_disk_leaves_all_as_it_was_and_is_done_when_there_is_room(machine: Shell) -> None:
+    disk = machine.home / "disk"
+    disk.mkdir()
+    with small_disk(disk, 40):
+        home = disk / "home"
+        shutil.copytree(machine.store.parent, home)
+        sql(home / "store.db", "delete from meta where key = 'erased'")
+        with suppress(OSError):
+            (disk / "fill").write_bytes(b"x" * 40 * 1024 * 1024)
+        done = machine("doctor", "--fix", "--yes", "--json", BACKSTORY_HOME=str(home))
+        assert [each["exit_code"] for each in done.json()["fixed"]] == [FULL]
+        assert {"disk-full", "not-erased"} <= {each["finding"] for each in done.json()["findings"]}
+        (disk / "fill").unlink()
+        assert machine("verify", BACKSTORY_HOME=str(home)).code == 0
+        assert machine("doctor", "--fix", "--yes", BACKSTORY_HOME=str(home)).code == 0
 
 
 def several(shell: Shell) -> None:

@@ -146,7 +146,8 @@ def counted(root: Path) -> Counts:
     counts["ingest, nothing new"] = machine.work("ingest") | machine.modules("ingest")
     machine.append(7)
     counts["ingest, one line more"] = machine.work("ingest")
-    commands = {"list": ["list", "--all"], "search": ["search", "telemetry"], "show": ["show", SHOWN]}
+    commands = {"list": ["list", "--all"], "search": ["search", "telemetry"], "show": ["show", SHOWN],
+                "doctor": ["doctor"]}  # fmt: skip
     for name, words in commands.items():
         counts[name] = machine.work(*words) | machine.modules(*words)
     # How often a run writes depends on how fast its agent is; what it imports does not.

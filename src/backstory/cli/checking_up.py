@@ -14,8 +14,9 @@ from backstory.cli import output
 from backstory.cli.app import now_ms
 from backstory.cli.options import readable
 from backstory.cli.trusting import is_agreed
-from backstory.errors import BackstoryError, FileInTheWay
+from backstory.errors import BackstoryError, FileInTheWay, StoreNotFound
 from backstory.model import encoded
+from backstory.store.file import untouched
 from backstory.workspace.care import checkup, findings
 from backstory.workspace.care.case import Case
 from backstory.workspace.care.findings import US
@@ -34,8 +35,14 @@ NOT_STARTED = 127
 
 
 def check_up(app: App, *, fixes: bool, yes: bool, as_json: bool) -> int:
-    """Look over the machine, mend what may be mended if a person wants it, and print it; return the exit code."""
-    found = checkup.check_up(case_of(app))
+    """Look over the machine, mend what may be mended if a person wants it, and print it; return the exit code.
+
+    Raises StoreNotFound for a store that was named, NotConfirmed.
+    """
+    case = case_of(app)
+    if case.named is not None and case.look(case.named).state == untouched.MISSING:
+        raise StoreNotFound(case.named)
+    found = checkup.check_up(case)
     todo = _safe(found) if fixes else []
     done: list[tuple[Finding, int]] = []
     if todo:

@@ -30,6 +30,8 @@ WHOLE, MISSING, UNREADABLE, DAMAGED, NEWER, OLDER, DRAFT, CUT_OFF = (
     "whole", "missing", "unreadable", "damaged", "newer", "older", "draft", "cut-off",
 )  # fmt: skip
 """States of a store. Cut off: a writer was killed, and whoever opens it next finishes or undoes what that one did."""
+USED_BYTE = (128, 1)
+"""The byte of a WAL's index that everybody who uses it holds a lock on."""
 READ_ONLY = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
 BUSY_MS = 200
 PAGE_SIZE_AT, PAGES_AT = slice(16, 18), slice(28, 32)
@@ -137,8 +139,9 @@ def opened(path: Path) -> Iterator[apsw.Connection]:
 
 def user_of(path: Path) -> LockHolder | None:
     """The process that has a store open, or writes it; None where the system names none."""
-    # Asked through a descriptor that may write, which some file systems refuse: then nobody is named.
-    return waiting.holder_of(path) if os.access(path, os.W_OK) else None
+    # A process that opens the file a second time, and closes that, loses its locks on it, but not on the WAL's index.
+    index = path.with_name(path.name + "-shm")
+    return (waiting.holder_of(index, USED_BYTE) if index.exists() else None) or waiting.holder_of(path)
 
 
 def sqlite_version() -> str:
@@ -197,8 +200,8 @@ def _is_left(path: Path) -> bool:
     sides = (path.with_name(path.name + side) for side in ("-wal", "-journal"))
     if not any(connection.exists(each) for each in sides):
         return False
-    # Whoever reads or writes a store with a WAL has this lock; where it cannot be asked for, nobody is suspected.
-    return os.access(path, os.W_OK) and waiting.holder_of(path) is None
+    # Where nobody can be asked about, as in a folder that may not be written, nobody is suspected.
+    return os.access(path, os.W_OK) and user_of(path) is None
 
 
 def _lacking(path: Path) -> str:

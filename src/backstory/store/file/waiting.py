@@ -100,8 +100,11 @@ class Patience:
         return str(holder_of(self._path) or "another process")
 
 
-def holder_of(path: Path) -> LockHolder | None:
-    """Another process of this machine that holds one of SQLite's locks on a file; None where the system names none."""
+def holder_of(path: Path, lock: tuple[int, int] = LOCK_BYTES) -> LockHolder | None:
+    """Another process of this machine that holds one of SQLite's locks on a file; None where the system names none.
+
+    ``lock``: the bytes that are asked about, the first and how many.
+    """
     # To close any descriptor of a file drops the locks that this process has on it, also SQLite's.
     with _ours:
         try:
@@ -109,7 +112,7 @@ def holder_of(path: Path) -> LockHolder | None:
         except OSError:
             return None
         try:
-            pid = _unpacked(fcntl.fcntl(file, fcntl.F_GETLK, _packed()))
+            pid = _unpacked(fcntl.fcntl(file, fcntl.F_GETLK, _packed(*lock)))
         except OSError:
             return None
         finally:
@@ -117,11 +120,10 @@ def holder_of(path: Path) -> LockHolder | None:
     return LockHolder(pid=pid, program=_program(pid), is_stopped=_is_stopped(pid)) if pid > 0 else None
 
 
-def _packed() -> bytes:
-    """``struct flock`` that asks who keeps us from writing."""
+def _packed(start: int, length: int) -> bytes:
+    """``struct flock`` that asks who keeps us from writing these bytes."""
     import struct
 
-    start, length = LOCK_BYTES
     if sys.platform == "darwin":
         return struct.pack("qqihh", start, length, 0, fcntl.F_WRLCK, os.SEEK_SET)
     return struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)

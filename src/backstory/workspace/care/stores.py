@@ -29,8 +29,8 @@ STATES = {
 def of_stores(case: Case) -> Iterator[Finding]:
     """Each store of ours, as its file is."""
     if case.look(case.store).state == untouched.MISSING:
-        # A home that vanished is a finding of its own.
-        if case.home_state is not None or not case.is_home_set:
+        # A home that vanished, or that cannot be written, is a finding of its own.
+        if case.home_state.is_writable if case.home_state is not None else not case.is_home_set:
             yield Finding(name="nothing-imported", about=str(case.store), command=(US, "ingest"))
     else:
         yield from _of_store(case, case.look(case.store))
