@@ -140,6 +140,16 @@ def test_a_scan_chooses_sessions_as_a_list_does(stored: Shell) -> None:
     assert stored("secrets", "scan", "--until", "2020-01-01").code == 66
 
 
+def test_the_subagents_of_a_session_are_scanned_with_it(stored: Shell) -> None:
+    path = stored.home / ".claude" / "projects" / "-w" / THERE / "subagents" / "agent-a1.jsonl"
+    path.parent.mkdir(parents=True)
+    told = said(8, f"and {OTHER}", THERE) | {"agentId": "a1", "isSidechain": True}
+    path.write_text(json.dumps(told) + "\n", "utf-8")
+    stored("ingest")
+    for words in ((THERE,), ("--grep", "token")):
+        assert {each["kind"] for each in scan(stored, *words)["secrets"]} == {"github-token", "slack-token"}
+
+
 def test_files_beside_a_log_are_looked_through_and_no_image(bare: Shell) -> None:
     put(bare, PROMPT, said(2, "ordinary"))
     results = bare.home / ".claude" / "projects" / "-w" / HERE / "tool-results"

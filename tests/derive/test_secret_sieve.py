@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import given
 
 from backstory.derive import secret_sieve
 from backstory.derive.secret_anchors import Anchors
-from backstory.derive.secret_finding import NamedSecret, SecretFinder
+from backstory.derive.secret_finding import SHAPES_VERSION, NamedSecret, SecretFinder
 from backstory.derive.secret_shapes import findings_in
 from backstory.derive.secret_sieve import SecretSieve
 from backstory.derive.secrets import Redactor
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
     from backstory.derive.secret_kinds import FoundSecret
 
+DERIVE = Path(secret_sieve.__file__).parent
+SHAPES = ("secret_kinds", "secret_names", "secret_places", "secret_shapes", "secret_anchors", "secret_sieve", "secrets")
 FORMS = {**KINDS, "key": KEY, "GitHub": "ghp_{w36}", "AWS": "AKIA{C16}"}
 EVERYWHERE: dict[str, Callable[[str], str]] = {**CONTEXTS, "coloured": COLOURED, "wrapped": wrapped}
 
@@ -145,6 +149,15 @@ def test_the_lines_of_a_printed_key_are_one_secret() -> None:
     longer = KEY.replace("cw\n", "cw\n" + "Zm9v" * 16 + "\n").split("\n")
     lines = "\n".join(f"{number:6}→{line}" for number, line in enumerate(longer, 1))
     assert [each.kind for each in finder().found_in(record(lines))] == ["private-key"]
+
+
+def test_other_shapes_have_another_version() -> None:
+    """Notes of scans are of a version of the shapes: what was scanned by others is to be scanned again.
+
+    Where what is found stays the same, only the digest here is to be set anew.
+    """
+    digest = hashlib.sha256(b"".join((DERIVE / f"{name}.py").read_bytes() for name in SHAPES)).hexdigest()[:16]
+    assert {SHAPES_VERSION: digest} == {1: "0e9c27dd4a94e9ea"}, "raise SHAPES_VERSION in derive/secret_finding.py"
 
 
 def test_what_one_record_tells_is_not_looked_for_in_the_next() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from backstory.ask import scoped
 from backstory.cli import CommandGroup, output, removing
 from backstory.cli.options import (
     chosen_sessions,
@@ -100,14 +101,15 @@ def _wanted(app: App, named: Sequence[str], chosen: dict[str, Any]) -> Iterator[
     """Yield each store with the sessions that are meant; None: all of it."""
     if named:
         located = [app.workspace.resolve(each) for each in named]
-        found = [(each.store, each.session) for each in located]
+        for store in {id(each.store): each.store for each in located}.values():
+            ids = [each.session.id for each in located if each.store is store]
+            yield store, set(store.ask(scoped.with_subagents, ids))
     elif chosen:
         found = chosen_sessions(app, SessionFilter(**chosen, everywhere=True, subagents=True, unread=True))
+        for store in {id(store): store for store, _ in found}.values():
+            yield store, {session.id for where, session in found if where is store}
     else:
         yield app.home_store, None
-        return
-    for store in {id(store): store for store, _ in found}.values():
-        yield store, {session.id for where, session in found if where is store}
 
 
 def _named(findings: Sequence[SecretFinding], names: Sequence[str]) -> list[SecretFinding]:
