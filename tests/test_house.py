@@ -39,7 +39,7 @@ ROOMS = {
         "folder of events",
     ),
     "ask": Budget(
-        5_535,
+        5_555,
         24,
         "a question each; marks of sessions; what a filter chooses, what lists are sorted by, worked out beforehand; "
         "the newest looked into one by one; rows of files; the room of each",
@@ -51,7 +51,7 @@ ROOMS = {
         "that faces show beside each other; amounts of charts, and the SQL of every number",
     ),
     "cli": Budget(
-        22_130,
+        22_145,
         140,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
@@ -67,12 +67,12 @@ ROOMS = {
         "values held packed; sections of summaries",
     ),
     "exchange": Budget(
-        3_795,
+        3_865,
         13,
         "copies, merges, imports ready for the index; what a row is, the schema says; texts of files; frames and bytes",
     ),
     "export": Budget(
-        3_220,
+        3_240,
         19,
         "other programs' logs, restored as their files or folders were, or written; masked lines, and what tells",
     ),
@@ -98,14 +98,14 @@ ROOMS = {
     "runs": Budget(3_365, 14, "a run from its prompt to its stored end, and the reasons for its order"),
     "search": Budget(785, 3, "hits with their excerpts, and the words that near ones have, names of files"),
     "store": Budget(
-        14_655,
+        14_720,
         55,
         "the file, or one that takes its place, a reader a thread, its tables, chunks made of another log's, stores of "
         "before in memory, one filter; texts of files and of sections; what people set in contexts; "
         "what is around a record; another store beside it; a look that changes nothing, an outline without content",
     ),
     "workspace": Budget(
-        16_910,
+        16_935,
         87,
         "history of other machines; what faces ask, outlines in columns, blocks that faces draw, the fields of every "
         "question, pages with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed; "
@@ -113,7 +113,7 @@ ROOMS = {
         "what is pruned; a check-up: its findings, what mends them, a bundle of it",
     ),
     "sync": Budget(
-        4_070,
+        4_075,
         27,
         "what may leave the machine: the rule, the choice, texts without its names, a count of it; two machines: the "
         "plan, the words, ssh, files that are sealed; hashes of what was sent; telling records; a search there",

@@ -581,6 +581,16 @@ class PruneRefused(BackstoryError):
         super().__init__(f"{session} was not pruned: {why}.")
 
 
+class LogPruned(BackstoryError):
+    """A log, or a file beside it, was pruned in part, so it cannot be given back as it was."""
+
+    exit_code = 66
+
+    def __init__(self, *, partial: bool) -> None:
+        rest = "; --partial gives what is left" if partial else ""
+        super().__init__(f"it was pruned in part, and what went is kept nowhere{rest}")
+
+
 class StoreReadOnly(BackstoryError):
     """The store, or its folder, may not be written."""
 

@@ -12,6 +12,7 @@ import pytest
 from backstory import agents
 from backstory.derive.pruning import MARK, PROMPTS, SUMMARIES, TOOL_OUTPUTS, Pruning, is_text, texts_in
 from backstory.errors import PruneRefused
+from backstory.export.restore import Restoring
 from backstory.ingest import pruning
 from backstory.ingest.discover import stream_logs
 from backstory.ingest.ingest import ingest, ingest_briefly
@@ -21,6 +22,7 @@ from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, ToolResult, UserMessage
 from backstory.store import open_store
 from backstory.store.tables import pruned, sidecars
+from backstory.workspace.history.sessions import pruned_words
 from tests.support.clock import NOW
 from tests.support.machines import (
     SMALL,
@@ -29,9 +31,11 @@ from tests.support.machines import (
     claude_log,
     differences,
     kept,
+    lies,
     lines,
     looked_up,
     prompts,
+    restored,
 )
 from tests.support.recorded import cases_of, home_of
 
@@ -382,3 +386,48 @@ def test_a_prune_that_is_stopped_at_any_step_leaves_the_session_whole_or_pruned(
         assert differences(whole, machine.content()) == []
     machine.read()
     assert machine.store.verify().problems == []
+
+
+# what is said of it ---------------------------------------------------------------------------------------------------
+
+
+def test_a_pruned_log_is_not_given_back_and_what_is_left_is_if_that_is_wanted(machine: Machine, tmp_path: Path) -> None:
+    a_talk(machine)
+    prune(machine)
+    (refused,) = restored(machine.store, tmp_path / "out")
+    assert refused.error == "it was pruned in part, and what went is kept nowhere; --partial gives what is left"
+    assert not (tmp_path / "out").exists()
+    restoring = Restoring([machine.store], tmp_path / "out", force=False, partial=True)
+    (left,) = restoring.each(restoring.logs)
+    data = lies(left).read_bytes()
+    assert (len(data), b"please do number 1" in data, b"planted" in data) == (
+        len(lines(*talk(1), *talk(2))),
+        True,
+        False,
+    )
+
+
+def test_a_file_beside_a_log_that_was_pruned_is_not_given_back_and_others_are(machine: Machine, tmp_path: Path) -> None:
+    machine.write(claude_log("s"), lines(*talk(1)))
+    machine.write(claude_log("s").with_suffix("") / "tool-results" / "b1.txt", b"the whole of a secret output")
+    machine.read()
+    prune(machine, OUTPUTS)
+    restoring = Restoring([machine.store], tmp_path / "out", force=False, partial=True)
+    (left,) = restoring.each(restoring.logs)
+    assert [each.error for each in left.companions] == ["it was pruned in part, and what went is kept nowhere"]
+
+
+def test_verify_tells_what_was_pruned_from_damage(machine: Machine) -> None:
+    a_talk(machine)
+    prune(machine)
+    found = machine.store.verify()
+    assert (found.problems, found.pruned) == ([], 1)
+    machine.store.change(lambda db: db.execute("update chunks set data = zeroblob(9)"))
+    assert machine.store.verify().problems != []
+
+
+def test_a_list_says_what_was_pruned(machine: Machine) -> None:
+    a_talk(machine)
+    prune(machine)
+    assert one(machine).pruned == PROMPTS
+    assert pruned_words(["summaries", "images"]) == "pruned in part: all but prompts and summaries; images"

@@ -305,12 +305,13 @@ project_name: the name of a project on screens
 prompt: the prompt, as it was typed
 prompts: prompts: queued, or of a recap
 proposals: lines that an instruction file lacks
-pruned: parts that are pruned: with `prompts` or `summaries` these stay, `tool-outputs` and `images` go; empty: all goes
+pruned: parts that are pruned: with `prompts` or `summaries` these stay, `tool-outputs` and `images` go; null: none
 pulled: results of a pull, by the machine or the writer that it was from
 pushed_uids: sessions, by uid, that were written
 query: the words that were searched for
 queued: when a prompt was queued
 queued_count: prompts that wait
+pruned_sessions: how many sessions were pruned in part
 read_count: how often an item was read
 reason: why, in a sentence
 reasoning: tokens of thinking

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory import agents
+from backstory.ask import session_marks
+from backstory.derive.pruning import PROMPTS, Pruning
 from backstory.ids import session_identity
 from backstory.ingest.ingest import ingest
+from backstory.ingest.pruning import prune_session
 from backstory.store import open_store
 from backstory.store.tables import sessions
 from backstory.store.tables.sessions import Workplace
@@ -207,3 +210,20 @@ def test_a_circle_of_sessions_stays(empty: Store) -> None:
 def test_a_file_without_a_conversation_stays(empty: Store, relation: str) -> None:
     _session(empty, MINE, relation=relation)
     assert choose([empty], opted_in([MINE], HOME)).staying == {(leaving.NO_CONVERSATION, MINE): 1}
+
+
+def test_a_session_that_was_pruned_in_part_stays_and_what_comes_from_it_leaves(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / "r/.git").mkdir(parents=True)
+    (home / "r/.git/config").write_text(f'[remote "origin"]\n\turl = {SAME[0]}\n', "utf-8")
+    _log(home, home / "r", "0ddba11-0000-4000-8000-000000000001")
+    with open_store(home / "store.db", shared=True, now=lambda: NOW) as found:
+        ingest(found, [agents.load("claude")], environ={}, home=home, now=NOW)
+        (session,) = found.sessions()
+        opted = opted_in([SAME[0]], HOME)
+        assert len(choose([found], opted).leaving) == 1
+        assert [each.uid for each in found.ask(session_marks.marks)] == [session.uid]
+        prune_session(found, session, Pruning(keep=PROMPTS))
+        choice = choose([found], opted)
+        assert (choice.leaving, [why for why, _ in choice.staying]) == ([], [leaving.PRUNED])
+        assert found.ask(session_marks.marks) == []

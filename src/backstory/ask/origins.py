@@ -29,6 +29,8 @@ class SessionOrigin(NamedTuple):
     events: int
     imported: int
     without_bytes: int
+    pruned: int
+    """1 where it was pruned in part."""
 
 
 def origins(db: apsw.Connection) -> list[SessionOrigin]:
@@ -37,7 +39,21 @@ def origins(db: apsw.Connection) -> list[SessionOrigin]:
         SessionOrigin(*row)
         for row in fetch(
             db,
-            tuple[int, str, str | None, str | None, str | None, str | None, str | None, str | None, int, int, int, int],
+            tuple[
+                int,
+                str,
+                str | None,
+                str | None,
+                str | None,
+                str | None,
+                str | None,
+                str | None,
+                int,
+                int,
+                int,
+                int,
+                int,
+            ],
             _ORIGINS,
         )
     ]
@@ -72,6 +88,7 @@ select id, uid, project, parent_identity, relation, elsewhere, root, cwd,
   (select count(*) from turns t where t.session_id = s.id), (select count(*) from events e where e.session_id = s.id),
   imported is not null,
   imported is not null and exists (select 1 from logs where session_id = s.id and kind = 'json') and not exists
-    (select 1 from logs where session_id = s.id and kind not in ('json', 'copy json'))
+    (select 1 from logs where session_id = s.id and kind not in ('json', 'copy json')),
+  exists (select 1 from pruned where session_id = s.id and log_id = 0)
 from sessions s order by id
 """

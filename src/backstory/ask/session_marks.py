@@ -46,7 +46,10 @@ class LogState(NamedTuple):
 
 
 def marks(db: apsw.Connection) -> list[MarkedSession]:
-    """Return the marks of all sessions but those of stores from elsewhere, then of those that people removed."""
+    """Return the marks of all sessions, then of those that people removed.
+
+    Those of stores from elsewhere have none, nor have those that were pruned in part: who has the whole keeps it.
+    """
     parts: dict[int, tuple[str, list[Any]]] = {}
     by_uid: dict[str, list[Any]] = {}
     for session_id, uid, *row in db.execute(_sessions()):
@@ -168,9 +171,10 @@ def _blob(value: Any) -> bytes:
 
 def _sessions() -> str:
     columns = ", ".join(name for name in schema.names("sessions", schema.KEPT, schema.DECIDED) if name != "uid")
-    return f"select id, uid, {columns} from sessions where elsewhere is null"
+    return f"select id, uid, {columns} from sessions where elsewhere is null {_IS_WHOLE}"
 
 
+_IS_WHOLE = "and not exists (select 1 from pruned where session_id = sessions.id and log_id = 0)"
 _META = "select key, value from meta where key >= ? and key < ? order by key"
 _BESIDE = (
     "select session_id, kind, agent, native_id, turn_uid, generation, read_to, parsed_to from logs order by id",

@@ -21,7 +21,7 @@ from backstory.store.database import believed
 from backstory.store.file import connection
 from backstory.store.intake import claims, coverage, derived_tables
 from backstory.store.schema import fetch, fetch_one
-from backstory.store.tables import decisions, event_rows, lineage, plan, sessions, turns
+from backstory.store.tables import copies, decisions, event_rows, lineage, plan, pruned, sessions, turns
 from backstory.store.tables.logs import COPY, JSON
 
 if TYPE_CHECKING:
@@ -85,7 +85,12 @@ def take(
             if says == Came.SAME and trusted:
                 _decide(db, source, known[1], uid)
             return says
+    note = None if known is None else pruned.noted(db, known[0])
+    old = set[str]() if known is None or note is None else copies.turn_uids(db, [known[0]])
     _put(db, source, uid, known, path, texts, trusted=trusted, now=now)
+    if note is not None:
+        # The turns that were pruned here are pruned again by whoever imports, or by the next ingest.
+        pruned.note_again(db, uid, note, old)
     return Came.NEW if known is None else Came.UPDATED
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
+from backstory.derive.pruning import MARK, PROMPTS
 from backstory.exchange import merge_logs, merge_turns
 from backstory.exchange.copying import names
 from backstory.lazy import lazy_module
@@ -16,6 +17,7 @@ from backstory.store import schema
 from backstory.store.intake import coverage, derived_tables
 from backstory.store.schema import fetch, fetch_one
 from backstory.store.tables import compactions, decisions, plan
+from backstory.store.tables import pruned as pruned_parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -186,6 +188,10 @@ def merge_summaries(db: apsw.Connection, sides: Sides) -> bool:
     """
     ours, theirs = _summaries(db, "main", sides.new), _summaries(db, sides.source, sides.old)
     pruned = _state(db, "main", sides.new).pruned
+    note = pruned_parts.noted(db, sides.new)
+    if note is not None and note.pruning.keep == PROMPTS:
+        theirs = []
+    theirs = [each for each in theirs if each.columns[0] != MARK]
     wanted: dict[tuple[object, ...], _Summary] = {}
     for each in [*ours, *(each for each in theirs if each.turn_uid not in pruned)]:
         known = wanted.get(each.key)

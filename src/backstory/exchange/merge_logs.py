@@ -6,13 +6,15 @@ are. What was copied before a kill is the beginning of what is to be copied, so 
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
 from backstory.exchange.copying import copy_rows
+from backstory.store import codec
 from backstory.store.schema import fetch, fetch_one
-from backstory.store.tables import lent
+from backstory.store.tables import lent, pruned
 from backstory.store.tables.logs import API, COPY, FILE, SeqRange, insert_seq_ranges, pack
 
 if TYPE_CHECKING:
@@ -162,8 +164,8 @@ def _has_lender(db: apsw.Connection, schema: str, mark: _Mark) -> bool:
     return bool(db.execute(f"select lender is not null from {schema}.chunks where id = ?", (mark.id,)).get)
 
 
-def adopt_state(db: apsw.Connection, source: str, ours: int, theirs: TheirLog) -> None:
-    """Say of our log, which has all bytes of theirs now, how far it was parsed there.
+def adopt_state(db: apsw.Connection, source: str, ours: int, theirs: TheirLog, before: int) -> None:
+    """Say of our log, which has all bytes of theirs now, how far it was parsed there. ``before``: the bytes it had.
 
     What its reader keeps beside it names records by their numbers there: it reads the log's bytes again.
     """
@@ -179,14 +181,17 @@ def adopt_state(db: apsw.Connection, source: str, ours: int, theirs: TheirLog) -
         (ours, theirs.id),
     )
     copy_sidecars(db, source, ours, theirs.id)
+    session_id = int(db.execute("select session_id from logs where id = ?", (ours,)).get)
+    pruned.copy_log(db, source, theirs.id, session_id, ours, before)
 
 
 def copy_sidecars(db: apsw.Connection, source: str, ours: int, theirs: int) -> bool:
     """Keep of each file beside a log the version written last; returns whether any came."""
     before = db.total_changes()
     newer = (
-        "log_id = :theirs on conflict(log_id, name) do update set size = excluded.size, mtime_ns = excluded.mtime_ns, "
-        "sha256 = excluded.sha256, data = excluded.data "
+        "log_id = :theirs and not exists (select 1 from main.pruned p join main.logs l on l.session_id = p.session_id "
+        "where l.id = :ours and p.name = o.name and p.start >= 0) on conflict(log_id, name) do update set "
+        "size = excluded.size, mtime_ns = excluded.mtime_ns, sha256 = excluded.sha256, data = excluded.data "
         "where (excluded.mtime_ns, excluded.sha256) > (sidecars.mtime_ns, sidecars.sha256)"
     )
     copy_rows(db, source, "sidecars", newer, {"log_id": ":ours"}, {"ours": ours, "theirs": theirs})
@@ -206,8 +211,34 @@ def _common(db: apsw.Connection, source: str, ours: int, theirs: int) -> int:
         mine, their = _bytes(db, "main", one)[at - one.start :], _bytes(db, source, other)[at - other.start :]
         size = min(len(mine), len(their))
         if mine[:size] != their[:size]:
+            if (stop := _pruned_to(db, source, ours, theirs, at)) is not None:
+                at = stop
+                continue
             return at + _first_difference(mine[:size], their[:size])
         at += size
+
+
+def _pruned_to(db: apsw.Connection, source: str, ours: int, theirs: int, at: int) -> int | None:
+    """Return the end of bytes that one of two logs has and that were pruned of the other; None where they differ."""
+    for (schema, log_id), (other_schema, other) in pairwise([("main", ours), (source, theirs), ("main", ours)]):
+        if schema != "main" and not pruned.is_table_there(db, schema):
+            continue
+        found = pruned.range_at(db, schema, log_id, at)
+        if found is None:
+            continue
+        data = _between(db, other_schema, other, found.start, found.stop)
+        # Of a log that ends within them it is known by its first record that it is this one.
+        if len(data) < found.length or codec.chunk_digest(data) == found.sha256:
+            return found.start + len(data)
+    return None
+
+
+def _between(db: apsw.Connection, schema: str, log_id: int, start: int, stop: int) -> bytes:
+    pieces, at = list[bytes](), start
+    while at < stop and (mark := _mark(db, schema, log_id, at)) is not None:
+        pieces.append(_bytes(db, schema, mark)[at - mark.start : stop - mark.start])
+        at = mark.start + mark.length
+    return b"".join(pieces)
 
 
 def _first_difference(one: bytes, other: bytes) -> int:

@@ -19,7 +19,7 @@ from backstory.exchange.merge_turns import Sides
 from backstory.store.file import erasing
 from backstory.store.intake import claims, written
 from backstory.store.schema import fetch, fetch_one
-from backstory.store.tables import lineage, sessions, turns
+from backstory.store.tables import lineage, pruned, sessions, turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,6 +36,9 @@ _OWN = {
     ),
 }  # fmt: skip
 """The first values of a session that comes: the others are given, decided or summed up later."""
+
+
+_READ_TO = "select read_to from logs where id = ?"
 
 
 class Moved(Struct, frozen=True, kw_only=True):
@@ -84,9 +87,13 @@ class SessionMerge:
         self._log_ids = dict[int, int]()
         """Our logs without a turn, by theirs."""
         self._shared = dict[int, int]()
-        self._is_aligned = self._is_diverged = self._is_stale = False
+        self._is_aligned = self._is_diverged = self._is_stale = self._are_theirs_pruned = False
         self._after, self._shift, self._turn_copy = (0, -1), 0, ""
         self._taken = list[str]()
+        self._read_before = dict[int, int]()
+        """The bytes that our logs had before any came."""
+        self._whole_from = 0
+        """The number of our first record of which nothing was pruned; 0: the session is whole."""
 
     @property
     def session_id(self) -> int:
@@ -121,6 +128,9 @@ class SessionMerge:
         if new is None:
             new = self._insert(db, source, old)
         self._sides = Sides(source, old, int(new))
+        if (note := pruned.noted(db, int(new))) is not None:
+            self._whole_from, self._is_stale = note.next_seq, True
+        self._are_theirs_pruned = bool(pruned.words_in(db, source, old))
         self.done.number = db.execute("select number from sessions where id = ?", (new,)).get
         return True
 
@@ -184,9 +194,12 @@ class SessionMerge:
                 self.done.has_changed = self._is_stale = True
             return ours
         self.done.has_changed = True
+        before = self._read_before.setdefault(ours, int(db.execute(_READ_TO, (ours,)).get))
         if not merge_logs.copy_bytes(db, source, ours, log, budget):
             return None
-        merge_logs.adopt_state(db, source, ours, log)
+        merge_logs.adopt_state(db, source, ours, log, before)
+        if pruned.is_overwritten(db, ours):
+            pruned.copy_note(db, source, self._sides.old, self._sides.new)
         return ours
 
     # its turns --------------------------------------------------------------------------------------------------
@@ -206,6 +219,9 @@ class SessionMerge:
         if pair.our_id is None:
             return self._take(db, pair, budget)
         self._shift = (pair.our_first or 0) - pair.first_seq
+        # A turn that was pruned in part in either store is replaced by no other copy, and replaces none.
+        if (pair.our_first or 0) < self._whole_from or self._are_theirs_pruned:
+            return True
         differs = pair.events != pair.our_events or pair.has_other_facts or pair.has_other_bytes or self._is_diverged
         if not differs or not self._is_trusted:
             return True
@@ -303,6 +319,8 @@ class SessionMerge:
     ) -> bool:
         """Return True if a record of theirs before the first prompt is here, in whichever log."""
         new = self._sides.new
+        if seq < self._whole_from:
+            return True
         if log_id is None or self._is_aligned:
             asked = "select exists (select 1 from events where session_id = ? and seq = ?)"
             return bool(db.execute(asked, (new, seq)).get)

@@ -21,7 +21,7 @@ from backstory.model import Parts, Relation, event_from_json
 from backstory.store import codec, schema
 from backstory.store.intake import claims, coverage, derived_tables, written
 from backstory.store.schema import fetch, fetch_one
-from backstory.store.tables import compactions, decisions, event_rows, lent, lineage, plan, sessions, turns
+from backstory.store.tables import compactions, decisions, event_rows, lent, lineage, plan, pruned, sessions, turns
 from backstory.store.tables.logs import COPY
 
 if TYPE_CHECKING:
@@ -74,6 +74,9 @@ def copy_session(db: apsw.Connection, source: str, uid: str, folders: Moves) -> 
         db, tuple[int, str | None, str | None], "select id, owner, elsewhere from sessions where uid = ?", (uid,)
     )
     if known and (_is_anothers(db, source, known, uid) or _has_more(db, source, known[0], uid)):
+        raise SessionDiverged(uid)
+    if known and pruned.words_in(db, "main", known[0]) != pruned.words_in(db, source, _id_of(db, source, uid)):
+        # Neither is what was pruned here filled from there, nor ours pruned because that one was.
         raise SessionDiverged(uid)
     mine = decisions.session_states(db, uids=[uid]).get(uid)
     other = decisions.session_states(db, source, uids=[uid]).get(uid)
@@ -278,13 +281,7 @@ def _copy_content(
     db.execute(
         f"insert or ignore into dictionaries(id, sha256, data) select id, sha256, data from {source}.dictionaries"
     )
-    log_ids: dict[int, int] = {}
-    for (log_id,) in db.execute(f"select id from {source}.logs where session_id = ? order by id", (old,)).fetchall():
-        copy_rows(db, source, "logs", "id = :log", {"session_id": ":new", "kind": kind}, {"log": log_id, "new": new})
-        copied = log_ids[int(str(log_id))] = db.last_insert_rowid()
-        for table, where in _OF_LOG.items():
-            copy_rows(db, source, table, where, {"log_id": ":copied"}, {"log": log_id, "copied": copied})
-        lent.copy_whole(db, source, int(str(log_id)), copied)
+    log_ids = _copy_logs(db, source, old, new, kind)
     for table in ("turns", "branches", "compactions"):
         copy_rows(db, source, table, "session_id = :old order by id", {"session_id": ":new"}, {"old": old, "new": new})
     pairs = fetch(
@@ -310,6 +307,20 @@ def _copy_content(
             "where session_id = ?",
             (derived_tables.VERSION, old, new),
         )
+
+
+def _copy_logs(db: apsw.Connection, source: str, old: int, new: int, kind: str) -> dict[int, int]:
+    """Copy the logs of a session with all that is theirs; returns their ids here by those there."""
+    log_ids: dict[int, int] = {}
+    for (log_id,) in db.execute(f"select id from {source}.logs where session_id = ? order by id", (old,)).fetchall():
+        copy_rows(db, source, "logs", "id = :log", {"session_id": ":new", "kind": kind}, {"log": log_id, "new": new})
+        copied = log_ids[int(str(log_id))] = db.last_insert_rowid()
+        for table, where in _OF_LOG.items():
+            copy_rows(db, source, table, where, {"log_id": ":copied"}, {"log": log_id, "copied": copied})
+        lent.copy_whole(db, source, int(str(log_id)), copied)
+        pruned.copy_log(db, source, int(str(log_id)), new, copied)
+    pruned.copy_note(db, source, old, new)
+    return log_ids
 
 
 def _copy_answers(db: apsw.Connection, source: str, old: int, new: int) -> None:

@@ -13,9 +13,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO
 
-from backstory.errors import FileInTheWay, NoFileToReplace, NotAPlace, StoreDamaged
+from backstory.errors import FileInTheWay, LogPruned, NoFileToReplace, NotAPlace, StoreDamaged
 from backstory.ingest.rewritten import as_file
 from backstory.store.private import MODE, as_ours, make_folder, publish
+from backstory.store.tables import pruned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -54,8 +55,13 @@ def beside(above: Parts, name: str) -> Parts:
     return (*above, *below)
 
 
-def whole_log(store: Store, log: Log) -> Iterator[bytes]:
-    """A log's file as it was last; raises StoreDamaged also where bytes are missing at the end of what is kept."""
+def whole_log(store: Store, log: Log, *, partial: bool = False) -> Iterator[bytes]:
+    """A log's file as it was last; raises StoreDamaged also where bytes are missing at the end of what is kept.
+
+    Raises LogPruned where bytes of it were pruned, unless what is left is wanted (``partial``).
+    """
+    if not partial and store.ask(pruned.is_overwritten, log.id):
+        raise LogPruned(partial=False)
     return as_file(log, _whole_kept(store, log))
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from msgspec import Struct, field, structs
 
-from backstory.errors import BackstoryError, CannotWrite, FileInTheWay, NoFileToReplace
+from backstory.errors import BackstoryError, CannotWrite, FileInTheWay, LogPruned, NoFileToReplace
 from backstory.export.files import (
     FILE,
     NOT_FOLLOWED,
@@ -29,7 +29,7 @@ from backstory.export.files import (
 from backstory.ingest.folder_log import FolderLog
 from backstory.ingest.folders import is_of_folder
 from backstory.ingest.reported import is_reported
-from backstory.store.tables import logs, sidecars
+from backstory.store.tables import logs, pruned, sidecars
 from backstory.store.tables.logs import COPY
 
 if TYPE_CHECKING:
@@ -117,8 +117,9 @@ def _numbered(name: str, number: int) -> str:
 class Restoring:
     """Logs of several stores on their way into one folder."""
 
-    def __init__(self, stores: Iterable[Store], folder: Path, *, force: bool) -> None:
-        self._folder, self._force = folder, force
+    def __init__(self, stores: Iterable[Store], folder: Path, *, force: bool, partial: bool = False) -> None:
+        """``partial``: what was pruned in part is written, too, with marks in the place of what went."""
+        self._folder, self._force, self._is_partial = folder, force, partial
         self.logs: list[Wanted] = []
         """Every log whose row can be read."""
         self.lost: list[Restored] = []
@@ -151,7 +152,7 @@ class Restoring:
             companions = (
                 [RestoredFile(name="", error=_why(found))]
                 if isinstance(found, Exception)
-                else [self._write_beside(store, kept, wish, places) for kept, wish in found]
+                else [self._write_beside(store, log.id, kept, wish, places) for kept, wish in found]
             )
             yield structs.replace(written, companions=companions)
 
@@ -160,9 +161,11 @@ class Restoring:
         wish = self._wishes[_key((store, log))]
         if isinstance(wish, Exception):
             raise wish
+        if not self._is_partial and store.ask(pruned.is_overwritten, log.id):
+            raise LogPruned(partial=True)
         mtime_ns = None if log.modified is None else log.modified * 1_000_000
         place = self._places[wish.parts, wish.content]
-        target, length, sha256 = self._write(place, lambda: whole_log(store, log), mtime_ns)
+        target, length, sha256 = self._write(place, lambda: whole_log(store, log, partial=self._is_partial), mtime_ns)
         return Restored(
             session=_session_uid(store, log), original=log.path, written=str(target), bytes=length, sha256=sha256
         )
@@ -173,6 +176,9 @@ class Restoring:
         wish = self._wishes[_key((store, log))]
         if isinstance(wish, Exception):
             return structs.replace(done, error=_why(wish))
+        if store.ask(pruned.is_overwritten, log.id):
+            # The files are made of its lines, and of none of them are all there.
+            return structs.replace(done, error=_why(LogPruned(partial=False)))
         place = self._places[wish.parts, wish.content]
         kept = _attempt(lambda: FolderLog(b"".join(whole_log(store, log))))
         if isinstance(kept, Exception):
@@ -196,10 +202,17 @@ class Restoring:
         return [(kept, _attempt(_wish_beside, above, kept)) for kept in store.ask(sidecars.of_log, log.id)]
 
     def _write_beside(
-        self, store: Store, kept: StoredSidecar, wish: File | Exception, places: dict[tuple[Parts, Hashable], Parts]
+        self,
+        store: Store,
+        log_id: int,
+        kept: StoredSidecar,
+        wish: File | Exception,
+        places: dict[tuple[Parts, Hashable], Parts],
     ) -> RestoredFile:
         if isinstance(wish, Exception):
             return RestoredFile(name=kept.name, error=_why(wish))
+        if store.ask(pruned.is_overwritten, log_id, kept.name):
+            return RestoredFile(name=kept.name, error=_why(LogPruned(partial=False)))
         place = places[wish.parts, wish.content]
         done = _attempt(self._write, place, lambda: [store.ask(sidecars.read, kept.id)], kept.mtime_ns)
         if isinstance(done, Exception):

@@ -511,7 +511,7 @@ class _Ingest(IngestNotes):
 
     def read_reported(self, log: Log) -> None:
         """Read the subagents that a log reports of, from what is kept of it; nothing of one that was pruned."""
-        if self._has_pruned and self.store.ask(pruned.is_log_pruned, log.id):
+        if self._has_pruned and self.store.ask(pruned.is_overwritten, log.id):
             return
         each = kept_candidate(log, agents.load(log.agent))
         with kept_bytes(self.store, log) as file:
@@ -538,7 +538,7 @@ class _Ingest(IngestNotes):
         """Read what a log that is being read reports of subagents."""
         log = self.store.log(reading.log_id) if reading.log_id is not None else None
         if log is not None and (reading.is_kept or not Path(reading.each.path).exists()):
-            if self._has_pruned and self.store.ask(pruned.is_log_pruned, log.id):
+            if self._has_pruned and self.store.ask(pruned.is_overwritten, log.id):
                 return
             with kept_bytes(self.store, log) as file:
                 self._read_reported(reading.each, file, until)

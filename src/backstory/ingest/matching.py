@@ -124,7 +124,7 @@ def _was(store: Store, file: IO[bytes], log: Log, stop: int) -> bool:
 
     is_so = (
         bool(store.ask(lambda db: db.execute(schema.HAS_PRUNED).get))
-        and store.ask(pruned.is_log_pruned, log.id)
+        and store.ask(pruned.is_overwritten, log.id)
         and size_of(file) >= stop
         and store.ask(pruned.is_original, log.id, read, stop)
     )

@@ -197,7 +197,7 @@ def sessions_of(rows: Cursor[Any], caller: Caller, keys: Sequence[SessionKey]) -
         (person, uid, machine): {
             **(listed or _bare(uid, title, agent, repository, branch, created, active)),
             **session_keys(uid, uid[:UID_SHOWN]), "event_count": events, "parent_uid": parent,
-            "from_elsewhere": False, "person": name, "machine": machine,
+            "from_elsewhere": False, "pruned": None, "person": name, "machine": machine,
         }
         for person, uid, machine, name, listed, parent, events, title, agent, repository, branch, created, active
         in rows.execute(_DETAILS, dict(zip(_ASKED, (*columns, caller.tenant, caller.among), strict=True))).fetchall()

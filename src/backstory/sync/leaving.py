@@ -27,6 +27,8 @@ ELSEWHERE = "it is from a store from elsewhere"
 REMOVED = "you removed it"
 CAME_MASKED = "it came from a server, or by an import without the bytes of its logs"
 """The reason that bars nothing that comes from such a session."""
+PRUNED = "it was pruned in part, and what was sent of it before stays as it is"
+"""The same; and nothing takes the place of what was sent."""
 NO_CONVERSATION = "it holds no conversation"
 NO_TALK = (Relation.UNREAD, Relation.ASIDE)
 
@@ -92,7 +94,7 @@ def _decide(
             decided[each] = ORIGIN_UNKNOWN if found[each].origin.relation == Relation.SUBAGENT else ""
         else:
             # Of a circle, which only a damaged store has, nothing leaves.
-            decided[each] = "" if decided.get(parent, OF_ANOTHER) in ("", CAME_MASKED) else OF_ANOTHER
+            decided[each] = "" if decided.get(parent, OF_ANOTHER) in ("", CAME_MASKED, PRUNED) else OF_ANOTHER
 
 
 def _own_reason(session: LeavingSession, is_removed: bool, opted: OptedIn, *, is_alone: bool) -> str:
@@ -108,4 +110,6 @@ def _own_reason(session: LeavingSession, is_removed: bool, opted: OptedIn, *, is
         return NO_PROJECT if is_alone else ""
     if not opted.covers(origin.project):
         return NOT_OPTED_IN
+    if origin.pruned:
+        return PRUNED
     return CAME_MASKED if origin.without_bytes else ""

@@ -45,19 +45,21 @@ if TYPE_CHECKING:
 @click.option(
     "--force", is_flag=True, help="Overwrite files that differ; with --in-place: also if the session is in use."
 )
+@click.option("--partial", is_flag=True, help="Also write what is left of logs that were pruned in part.")
 @json_option
 @trust_option
 @store_option
 @click.pass_obj
 def command(
     app: App, sessions: tuple[str, ...], everything: bool, target: Path | None, in_place: bool, cwd: Path | None,
-    force: bool, as_json: bool, chosen: dict[str, Any],
+    force: bool, partial: bool, as_json: bool, chosen: dict[str, Any],
 ) -> None:  # fmt: skip
     """Write the original logs of the SESSIONs (--all: of every session) to a folder, byte for byte.
 
     Their layout is that of the agent's own folder, sidecar files included. If two have the same name, the older
-    one gets a number. Files that cannot be restored are listed, and the exit code is 73. With --all the filters choose
-    among the sessions, as in `list`.
+    one gets a number. A log that was pruned in part is refused; --partial writes what is left of it. Files that
+    cannot be restored are listed, and the exit code is 73. With --all the filters choose among the sessions, as in
+    `list`.
 
     --in-place does what `resume` does before it starts the agent: it overwrites nothing, and `resume --undo` removes
     what it put back.
@@ -68,13 +70,15 @@ def command(
         raise click.UsageError("Give --to FOLDER, or --in-place, which --cwd belongs to.")
     if chosen and not everything:
         raise click.UsageError("Filters choose among --all: leave them out, or the sessions.")
+    if partial and in_place:
+        raise click.UsageError("No agent goes on with what is left of a pruned log: --partial needs --to.")
     if target is None:
         _show(list(_in_place(app, sessions, cwd, force=force)), as_json=as_json)
     else:
         named = [(each.store, each.session) for each in map(app.workspace.resolve, sessions)]
         if chosen:
             named = chosen_sessions(app, SessionFilter(**chosen, everywhere=True, unread=True))
-        _restore(app, named, target, force=force, as_json=as_json)
+        _restore(app, named, target, force=force, partial=partial, as_json=as_json)
 
 
 def _in_place(app: App, sessions: Sequence[str], cwd: Path | None, *, force: bool) -> Iterator[Restored]:
@@ -107,14 +111,16 @@ def _put_back(done: PutBack, resumption: Resumption) -> Restored:
     )  # fmt: skip
 
 
-def _restore(app: App, named: Sequence[tuple[Store, Session]], target: Path, *, force: bool, as_json: bool) -> None:
+def _restore(
+    app: App, named: Sequence[tuple[Store, Session]], target: Path, *, force: bool, partial: bool, as_json: bool
+) -> None:
     """Restore the logs of these sessions; without any, of all."""
     stores = {store.path: store for store, _ in named}
     if not named:
         stores = {store.path: store for store in app.stores if store.exists}
         if not stores:
             raise StoreNotFound(app.home_store.path)
-    restoring = Restoring(stores.values(), target.absolute(), force=force)
+    restoring = Restoring(stores.values(), target.absolute(), force=force, partial=partial)
     chosen = {(store.path, session.id) for store, session in named}
     wanted = [each for each in restoring.logs if not named or (each[0].path, each[1].session_id) in chosen]
     of_many = [log for _, log in wanted if ROWS_OF in PurePath(log.path).name]

@@ -30,15 +30,17 @@ def command(ctx: click.Context, as_json: bool) -> None:
         raise StoreNotFound(app.home_store.path)
     checked = Counter[str]()
     problems: list[str] = []
+    pruned = 0
     for store in stores:
         with output.progress("Verifying") as progress:
             found = store.verify(progress)
         checked.update(found.checked)
         problems += found.problems
+        pruned += found.pruned
         if not as_json:
             _print(found, store.path)
     if as_json:
-        output.json({"ok": not problems, "checked": checked, "problems": problems})
+        output.json({"ok": not problems, "checked": checked, "problems": problems, "pruned_sessions": pruned})
     if problems:
         ctx.exit(1)
 
@@ -49,3 +51,5 @@ def _print(found: Verified, path: Path) -> None:
     sessions, events = (output.counted(found.checked[each], each[:-1]) for each in ("sessions", "events"))
     figures = f"{sessions}, {events}, {output.size(found.checked['bytes'])} of logs"
     output.talk(f"{'NOT whole' if found.problems else 'Whole'}: {figures}, in {path}")
+    if found.pruned:
+        output.talk(f"{output.counted(found.pruned, 'session')} pruned in part, which is no damage.")

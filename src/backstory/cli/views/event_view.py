@@ -266,6 +266,8 @@ def head_lines(transcript: Transcript, home: str, now: int) -> Iterator[str]:
     )
     if mark := session.origin_mark:
         yield output.style(output.one_liner(f"{mark}{session.elsewhere}"), bold=True)
+    if session.pruned:
+        yield output.style(session.pruned_words, bold=True)
     yield from (output.style(line, dim=True) for line in flowing_facts(_way_back(session)))
     if session.parent_uid:
         yield output.style(f"{session.relation} of {session.parent_uid}", dim=True)

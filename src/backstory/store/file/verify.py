@@ -29,6 +29,8 @@ class Verified(Struct, kw_only=True):
 
     checked: dict[str, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    pruned: int = 0
+    """The sessions that were pruned in part: what they lack is no damage."""
 
     @property
     def ok(self) -> bool:
@@ -77,6 +79,7 @@ def _check(db: apsw.Connection, found: Verified, progress: Callable[[int, int], 
             break
     found.checked["sessions"] = int(db.execute("select count(*) from sessions").get)
     found.checked["events"] = int(db.execute("select count(*) from events").get)
+    found.pruned = int(db.execute("select count(*) from pruned where log_id = 0").get)
     found.problems += _events(db)
 
 

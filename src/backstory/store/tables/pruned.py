@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from backstory.derive.pruning import MARK, Pruning
 from backstory.model import DOCUMENT_LINE
 from backstory.store import codec
-from backstory.store.schema import fetch, fetch_one
+from backstory.store.schema import fetch, fetch_one, json_list
 from backstory.store.tables import lent, logs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     import apsw
 
@@ -105,7 +105,7 @@ def unsettled(db: apsw.Connection) -> list[int]:
         for (session_id,) in fetch(
             db,
             tuple[int],
-            "select distinct p.session_id from pruned p join logs l on l.session_id = p.session_id and l.kind = 'file' "
+            "select distinct p.session_id from pruned p join logs l on l.session_id = p.session_id "
             "left join pruned w on w.session_id = p.session_id and w.log_id = l.id and w.name = '' and w.start = ? "
             "where p.log_id = 0 and (w.length is null or (w.what = ? and l.read_to > w.length))",
             (WHOLE, DOCUMENT),
@@ -148,9 +148,10 @@ def is_original(db: apsw.Connection, log_id: int, read: Callable[[int, int], byt
     )
 
 
-def is_log_pruned(db: apsw.Connection, log_id: int) -> bool:
-    """Return True if bytes of a log were overwritten."""
-    return bool(db.execute("select exists (select 1 from pruned where log_id = ? and start >= 0)", (log_id,)).get)
+def is_overwritten(db: apsw.Connection, log_id: int, name: str = "") -> bool:
+    """Return True if bytes of a log were overwritten, or those of the file beside it with this name."""
+    asked = "select exists (select 1 from pruned where log_id = ? and name = ? and start >= 0)"
+    return bool(db.execute(asked, (log_id, name)).get)
 
 
 def overwrite(db: apsw.Connection, log_id: int, old: logs.ChunkMark, data: bytes) -> None:
@@ -198,3 +199,62 @@ def is_settled(db: apsw.Connection, session_id: int) -> bool:
         "(select length from pruned where session_id = ?1 and log_id = l.id and name = '' and start = ?2))",
         (session_id, WHOLE),
     ).get
+
+
+# copies of a session --------------------------------------------------------------------------------------------------
+
+
+def is_table_there(db: apsw.Connection, source: str) -> bool:
+    """Return True if another store has the table: one of a stranger's may be of an earlier schema."""
+    return bool(db.execute(f"select exists (select 1 from {source}.sqlite_schema where name = 'pruned')").get)
+
+
+def words_in(db: apsw.Connection, source: str, session_id: int) -> list[str]:
+    """``PruneNote.words`` of a session of another store; empty where it is whole."""
+    found = noted(db, session_id, source) if is_table_there(db, source) else None
+    return [] if found is None else found.words
+
+
+def copy_log(db: apsw.Connection, source: str, theirs: int, session_id: int, ours: int, start: int = 0) -> None:
+    """Note of a log what the other store's copy of it notes, from a place on: those bytes came as they are there."""
+    if not is_table_there(db, source):
+        return
+    db.execute(
+        "insert or ignore into pruned(session_id, log_id, name, start, length, sha256, what) "
+        f"select ?, ?, name, start, length, sha256, what from {source}.pruned "
+        "where log_id = ? and (start + length > ? or name <> '' or start = ?)",
+        (session_id, ours, theirs, start, WHOLE),
+    )
+
+
+def copy_note(db: apsw.Connection, source: str, theirs: int, session_id: int) -> None:
+    """Note of a session that came what the other store notes of it, unless something is noted here."""
+    if is_table_there(db, source):
+        db.execute(
+            "insert or ignore into pruned(session_id, log_id, name, start, length, what, at) "
+            f"select ?, 0, '', 0, length, what, at from {source}.pruned where session_id = ? and log_id = 0",
+            (session_id, theirs),
+        )
+
+
+def range_at(db: apsw.Connection, schema: str, log_id: int, at: int) -> Range | None:
+    """The overwritten bytes of a log in which a place is."""
+    return fetch_one(
+        db,
+        Range,
+        f"select start, length, sha256 from {schema}.pruned where log_id = ? and name = '' and start between 0 and ? "
+        "and start + length > ?",
+        (log_id, at, at),
+    )
+
+
+def note_again(db: apsw.Connection, uid: str, before: PruneNote, old: Collection[str]) -> None:
+    """Note that ``old`` turns are pruned of a session that took the place of a pruned one: they are not yet."""
+    (session_id, next_seq), *_ = fetch(
+        db,
+        tuple[int, int],
+        "select s.id, (select coalesce(max(last_seq) + 1, 1) from turns where session_id = s.id "
+        "and uid in (select value from json_each(?))) from sessions s where s.uid = ?",
+        (json_list(sorted(old)), uid),
+    )
+    note(db, session_id, before.pruning, before.at, next_seq)

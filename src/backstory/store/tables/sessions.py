@@ -97,6 +97,8 @@ class Session(Struct, frozen=True, kw_only=True):
     """``cwd`` as it was recorded, if the folder was moved since."""
     shown: naming.ShownProject | None = None
     """Its project on screens, as the names of all projects were noted."""
+    pruned: str | None = None
+    """The words for what was pruned of it in part, as ``pruned.what`` has them; None: it is whole."""
     saying: str | None = None
     """The text for its title where its first prompt says too little; see ``turns.sayings``."""
 
@@ -220,7 +222,8 @@ _COLUMNS = (
     f"{FIRST_PROMPT}), s.elsewhere, s.root, "
     f"{OUTCOME}, "
     f"s.owner is (select value from meta where key = 'store_id'), {_TOKENS}, "
-    f"s.context_chars, s.context_limit, {_PARTIAL}, null, null, null"
+    f"s.context_chars, s.context_limit, {_PARTIAL}, null, null, "
+    "(select what from pruned where session_id = s.id and log_id = 0), null"
 )
 _COST = "iif(? or k.heading is null or c.id is not null, c.usd, k.most_usd)"
 _WITH_COST = (

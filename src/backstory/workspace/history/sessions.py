@@ -169,6 +169,13 @@ class ListedSession(Struct, frozen=True, kw_only=True):
     is_conflict: bool
     """True if it claims to be a session that the home store knows from another place."""
     is_running: bool
+    pruned: tuple[str, ...] = ()
+    """The words for what was pruned of it in part; empty: it is whole."""
+
+    @property
+    def pruned_words(self) -> str:
+        """The same as a remark; '' for a session that is whole."""
+        return pruned_words(self.pruned)
 
     @property
     def main_project(self) -> str | None:
@@ -248,7 +255,19 @@ def listed(
         elsewhere=session.elsewhere,
         is_conflict=is_conflict,
         is_running=is_running,
+        pruned=tuple((session.pruned or "").split()),
     )
+
+
+def pruned_words(words: Sequence[str]) -> str:
+    """Return what was pruned of a session in part, as heads of it say.
+
+    >>> pruned_words(("prompts", "images"))
+    'pruned in part: all but prompts; images'
+    """
+    said = [f"all but {word}" if word in ("prompts", "summaries") else word for word in words]
+    said = [each.replace("all but summaries", "all but prompts and summaries") for each in said]
+    return f"pruned in part: {'; '.join(said)}" if said else ""
 
 
 def page_as_json(page: SessionPage) -> dict[str, Any]:
@@ -293,6 +312,7 @@ def as_json(session: ListedSession) -> dict[str, Any]:
         "relation": session.relation,
         "from_elsewhere": session.elsewhere is not None,
         "conflict": session.is_conflict,
+        "pruned": session.pruned or None,
     }
 
 

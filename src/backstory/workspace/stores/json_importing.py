@@ -16,6 +16,7 @@ from backstory.exchange.imported import Came
 from backstory.ids import session_keys
 from backstory.ingest.import_folder import staging
 from backstory.ingest.json_import import Damaged, JsonImport
+from backstory.ingest.pruning import prune_again
 from backstory.store.intake import ingesting
 from backstory.store.tables import boarding
 from backstory.workspace.stores.importing import count_contexts, derive_all, no_progress, settle_lists
@@ -131,6 +132,9 @@ def take_over(
 
 def derive_what_came(workspace: Workspace, progress: Progress, *, has_changed: bool) -> Reindexed:
     """Derive the rest of sessions that were taken over, and have them listed and found."""
+    if has_changed:
+        # Of a session that was pruned here what came is pruned again.
+        prune_again(workspace.home_store)
     derived = derive_all(workspace, progress, only_stale=True)
     if not derived.sessions and has_changed:
         count_contexts(workspace)

@@ -25,6 +25,7 @@ from backstory.errors import (
 )
 from backstory.exchange import merging, replication
 from backstory.ids import session_keys
+from backstory.ingest.pruning import prune_again
 from backstory.ingest.reindex import reindex
 from backstory.projects import git
 from backstory.projects.registry import file_at
@@ -272,6 +273,7 @@ def _perform(workspace: Workspace, ours: Store, theirs: Store, merged: Merged, p
         with progress("Deriving") as note:
             failed = reindex(ours, now=workspace.now(), only_stale=True, progress=note).failed
         merged.problems += [f"{each.session} could not be derived anew: {each.reason}" for each in failed]
+        merged.problems += [str(refused) for _, refused in prune_again(ours)]
         settle_lists(workspace)
 
 
