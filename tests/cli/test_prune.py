@@ -13,6 +13,7 @@ import apsw
 import pytest
 
 from backstory.cli import output
+from backstory.derive.pruning import Pruning
 from backstory.errors import BackstoryError, DiskFull, NotErased
 from backstory.store import Store, open_store
 from backstory.store.file import erasing, maintenance
@@ -303,6 +304,14 @@ def test_a_store_that_is_named_is_the_only_one_that_changes(desk: Shell, tmp_pat
     assert ids(desk, "--store", str(copy)) == {"old", "later", "new"}
 
 
+def test_it_says_beforehand_that_the_team_s_server_loses_it_too(desk: Shell) -> None:
+    said_so = "What `sync` sent of them goes from the team's server, too"
+    assert said_so not in desk("prune", "--gone").err
+    (desk.store.parent / "config.toml").write_text("[sync]\nenabled = true\n")
+    assert said_so in desk("prune", "--gone").err
+    assert said_so not in desk("prune", "--gone", "--keep", "prompts").err
+
+
 # the room -------------------------------------------------------------------------------------------------------------
 
 
@@ -499,11 +508,14 @@ def test_a_rule_that_is_not_understood_prunes_nothing(desk: Shell, text: str) ->
 # kills and full disks -------------------------------------------------------------------------------------------------
 
 
-def pruned(shell: Shell) -> pruning.Pruned:
+WHOLE, PARTS = PruneWish(gone=True), PruneWish(gone=True, partly=Pruning(keep="prompts"))
+
+
+def pruned(shell: Shell, wish: PruneWish = WHOLE) -> pruning.Pruned:
     """Prune in this process, a session at a time."""
     with open_workspace(shell.cwd, shell.environ, now=lambda: NOW) as workspace:
         pruner = Pruner(workspace)
-        return pruner.perform(pruner.plan(PruneWish(gone=True)), no_progress)
+        return pruner.perform(pruner.plan(wish), no_progress)
 
 
 def is_done(shell: Shell) -> None:
@@ -518,19 +530,37 @@ def is_done(shell: Shell) -> None:
         assert not store.ask(erasing.is_due)
 
 
-@pytest.mark.parametrize("at", steps(180, every=30, first=7))
+@pytest.mark.parametrize("at", steps(1_000, every=120, first=7))
 def test_a_kill_at_any_step_is_made_up_for_by_the_next_call(
     desk: Shell, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     monkeypatch.setattr(pruning, "AT_ONCE", 1)
+    kill(desk, at, WHOLE)
+    is_done(desk)
+
+
+@pytest.mark.parametrize("at", steps(830, every=120, first=11))
+def test_a_kill_leaves_no_session_between_whole_and_pruned(desk: Shell, at: int) -> None:
+    kill(desk, at, PARTS)
+    assert json.loads(desk("verify", "--json").out)["ok"]
+    for name in ("away", "large"):
+        assert ("[pruned]" in said(desk, name)) != (f"the answer of {name}" in said(desk, name))
+    assert desk("prune", "--gone", "--keep", "prompts", "--yes").code == 0
+    assert leftovers(desk.store.parent, "the answer of large") == set()
+    assert ids(desk) == EVERYTHING
+    with open_store(desk.store, shared=True) as store:
+        assert not store.ask(erasing.is_due)
+
+
+def kill(shell: Shell, at: int, wish: PruneWish) -> None:
+    """Prune in a process that is killed at a step on the disk."""
     if (child := os.fork()) == 0:
         with failing_disk() as disk:
             disk.step = lambda what: _killed(disk, at)  # type: ignore[method-assign]
-            pruned(desk)
+            pruned(shell, wish)
         os._exit(0)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) in (0, -signal.SIGKILL)
-    is_done(desk)
 
 
 def _killed(disk: Disk, at: int) -> None:
@@ -539,7 +569,7 @@ def _killed(disk: Disk, at: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("at", steps(180, every=45, first=3))
+@pytest.mark.parametrize("at", steps(1_000, every=170, first=3))
 def test_a_disk_that_is_full_at_any_step_is_made_up_for_by_the_next_call(
     desk: Shell, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:

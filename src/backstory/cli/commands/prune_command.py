@@ -106,6 +106,8 @@ def command(
         plan = pruner.plan(wish, note)
     if not as_json:
         _print(plan, wish)
+        if plan.going and not wish.is_partial and app.config.settings.sync.is_enabled:
+            output.talk("What `sync` sent of them goes from the team's server, too, with the next `sync`.")
     if dry_run or plan.is_empty or not (yes or (not as_json and _is_agreed(plan))):
         if as_json:
             output.json(_as_json(plan, None))
