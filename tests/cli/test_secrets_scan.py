@@ -69,7 +69,9 @@ def test_the_name_of_a_secret_is_its_mask(stored: Shell) -> None:
     assert first["mask"] == f"{first['kind']}-{first['fingerprint']}"
 
 
-@pytest.mark.parametrize("words", [(), ("--json",), ("--accept", "all"), ("--accept", "no-such"), ("--rm", "--yes")])
+@pytest.mark.parametrize(
+    "words", [(), ("--json",), ("--accept", "all"), ("--accept", "no-such"), ("--rm", "--yes"), ("--rm",)]
+)
 def test_no_part_of_a_value_is_printed_or_kept(stored: Shell, words: tuple[str, ...]) -> None:
     done = stored("secrets", "scan", *words)
     kept = [path.read_text("utf-8") for path in stored.store.parent.glob("secrets.*")]

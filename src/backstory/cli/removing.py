@@ -28,9 +28,11 @@ def removal_of(app: App, found: Sequence[LocatedSession]) -> Removal:
     return Removal(app.workspace.decisions, [(each.store, each.session.uid) for each in found], project)
 
 
-def is_agreed_to(found: Sequence[LocatedSession], removal: Removal, *, yes: bool, copies: bool) -> bool:
+def is_agreed_to(
+    found: Sequence[LocatedSession], removal: Removal, *, yes: bool, copies: bool, has_titles: bool = True
+) -> bool:
     """List what is deleted, and what holds copies of it; whether a person agrees. Raises as ``is_agreed``."""
-    what = f"Removing {', '.join(map(_shown, found))}"
+    what = f"Removing {', '.join(_shown(each) if has_titles else output.clean(each.label) for each in found)}"
     if removal.copies:
         stay = "They are deleted too" if copies else "They stay; --copies deletes them too"
         output.talk(f"Copies of its turns are in {_named(removal.copies)}. {stay}.")

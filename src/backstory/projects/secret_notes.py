@@ -114,7 +114,8 @@ class ScanNotes:
         """Write the notes; False where the home takes none."""
         try:
             make_private_folder(self._home)
-            _replace(self._home / SCANNED, msgspec.json.encode(self._scanned))
+            # What a power cut takes of them is only looked through again.
+            _replace(self._home / SCANNED, msgspec.json.encode(self._scanned), sync=False)
         except BackstoryError:
             return False
         return True
@@ -143,14 +144,14 @@ class AcceptedSecrets:
         self._read.accepted = sorted([*self._read.accepted, *new], key=lambda each: (each.kind, each.fingerprint))
         self.secrets = {each.fingerprint for each in self._read.accepted}
         make_private_folder(self.path.parent)
-        _replace(self.path, msgspec.json.format(msgspec.json.encode(self._read), indent=2) + b"\n")
+        _replace(self.path, msgspec.json.format(msgspec.json.encode(self._read), indent=2) + b"\n", sync=True)
 
 
-def _replace(path: Path, data: bytes) -> None:
+def _replace(path: Path, data: bytes, *, sync: bool) -> None:
     """Write a private file anew, in one step."""
     part = path.with_name(f"{path.name}.{os.getpid()}")
     try:
-        write_private(part, data, sync=True)
+        write_private(part, data, sync=sync)
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)

@@ -145,9 +145,13 @@ def _remove(app: App, shown: _Shown, *, yes: bool) -> tuple[bool, list[str]]:
     for store in {id(each.store): each.store for each in found}.values():
         may_act(app, store)
     removal = removing.removal_of(app, found)
-    if not removing.is_agreed_to(found, removal, yes=yes, copies=False):
+    # A title or a prompt may be what holds the secret.
+    if not removing.is_agreed_to(found, removal, yes=yes, copies=False, has_titles=False):
         return False, []
     removed = removal.perform(app.home, removing.report)
+    if removed.prompts:
+        output.talk(f"Deleted {output.counted(len(removed.prompts), 'queued prompt')}.")
+        removed.prompts = []
     removing.talk(removal, removed, drop_unsent(app.home, removal.uids))
     return True, list(removal.uids)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from backstory.ask.kept_texts import ChunkEnd
     from backstory.store import Log, Store
 
-KEEP_EVERY_MS = 3_000
+KEEP_EVERY_MS = 1_000
 BACK_BYTES = 64 * 1024
 """The most bytes back to the start of a line that had not ended when its log was scanned."""
 BINARY_WITHIN = 8_192
