@@ -268,9 +268,16 @@ def test_a_copied_home_is_a_note(machine: Shell) -> None:
 
 
 def test_a_home_that_others_may_read_is_closed(machine: Shell) -> None:
+    machine.store.chmod(0o644)
+    mend(machine, "home-open")
+    machine.store.parent.chmod(0o750)
+    mend(machine, "home-open")
+
+
+def test_settings_that_an_editor_wrote_in_a_closed_home_are_no_finding(machine: Shell) -> None:
     (machine.store.parent / "config.toml").write_text("")
     (machine.store.parent / "config.toml").chmod(0o644)
-    mend(machine, "home-open")
+    assert found(machine) == {}
 
 
 def test_a_read_only_home_is_found_and_opened(machine: Shell) -> None:

@@ -20,6 +20,8 @@ MOUNTS = Path("/proc/self/mounts")
 """The file in which Linux says what is mounted where. Elsewhere nothing is said about file systems."""
 NETWORK = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs", "davfs")
 """File systems on which locks and shared memory between machines cannot be relied upon."""
+WRITTEN = ("config.toml", "prices.toml")
+"""The files of a home that a person writes."""
 LOOKED_AT_MAX = 5_000
 """The most files of a home that are looked at."""
 _ESCAPED = lazy_regex(r"\\([0-7]{3})")
@@ -44,10 +46,10 @@ def state_of(home: Path) -> HomeState:
     own, found = os.geteuid(), home.stat()
     others, modes = set[int](), stat.S_IMODE(found.st_mode)
     is_open = bool(modes & 0o077)
-    for each in islice(_entries(home), LOOKED_AT_MAX):
+    for name, each in islice(_entries(home), LOOKED_AT_MAX):
         others |= {each.st_uid} - {own}
-        # Nobody gets to a file in a folder that is closed; the folder alone is asked first.
-        is_open |= bool(stat.S_IMODE(each.st_mode) & 0o077) and not stat.S_ISLNK(each.st_mode)
+        # What a person writes has the mode of their editor, and nobody gets to it in a folder that is closed.
+        is_open |= bool(stat.S_IMODE(each.st_mode) & 0o077) and not stat.S_ISLNK(each.st_mode) and name not in WRITTEN
     others |= {found.st_uid} - {own}
     # Root may write anything, whatever the mode says: the mode is what a person sees.
     is_writable = os.access(home, os.W_OK) and bool(found.st_mode & stat.S_IWUSR)
@@ -88,12 +90,12 @@ def is_network(kind: str) -> bool:
     return kind in NETWORK
 
 
-def _entries(folder: Path) -> Iterator[os.stat_result]:
-    """The state of all files and folders in a folder, as far as it may be entered."""
+def _entries(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """The names and states of all files and folders in a folder, as far as it may be entered."""
     try:
         with os.scandir(folder) as entries:
             for each in entries:
-                yield each.stat(follow_symlinks=False)
+                yield each.name, each.stat(follow_symlinks=False)
                 if each.is_dir(follow_symlinks=False):
                     yield from _entries(Path(each.path))
     except OSError:

@@ -63,7 +63,6 @@ report improve
 report improve --apply
 report reindex
 report reindex --derived
-doctor
 doctor --fix
 doctor --bundle report.zip
 doctor formats --since 2w
