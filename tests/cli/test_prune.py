@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -25,8 +26,10 @@ from tests.support.bench import Bench
 from tests.support.clock import NOW
 from tests.support.counts import steps
 from tests.support.faults import Disk, failing_disk
-from tests.support.going import GOOD, Going
+from tests.support.forked import COMMAND
+from tests.support.going import GOOD, Going, until
 from tests.support.leftovers import leftovers
+from tests.support.machines import claude_line, claude_log, lines
 from tests.support.pruned import LATER, NEW, OLD, ids, prose, put, put_subagent, settled
 from tests.support.shell import Shell
 from tests.support.small_disk import small_disk
@@ -355,6 +358,31 @@ def test_it_stays_away_until_it_is_asked_for(desk: Shell) -> None:
     desk("ingest", "--forgotten")
     assert ids(desk, "--helpers") >= EVERYTHING and len(ids(desk, "--helpers")) == len(EVERYTHING) + 1
     assert desk("verify").code == 0
+
+
+def test_beside_who_reads_and_who_watches_it_goes_and_stays_away(desk: Shell) -> None:
+    watch = subprocess.Popen(
+        [*COMMAND, "ingest", "--watch"], cwd=desk.cwd, env=desk.environ, text=True, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        assert watch.stderr is not None
+        while "Following" not in watch.stderr.readline():
+            assert watch.poll() is None
+        with open_store(desk.store, shared=True) as reading:
+            before = len(reading.uids())
+            assert desk("prune", "--gone", "--yes").code == 0
+            assert len(reading.uids()) == before - 2
+            for name in ("large", "new"):
+                told_now = {"sessionId": name, "timestamp": NEW, "cwd": "/no/such/place"}
+                with (desk.home / claude_log(name)).open("ab") as log:
+                    log.write(lines(claude_line("user", f"{name}-5", f"more of {name}", **told_now)))
+            until(lambda: reading.search("more").hits)
+            assert {each.native_id for each in reading.sessions()} == {"old", "later", "new"}
+    finally:
+        watch.send_signal(signal.SIGINT)
+        watch.communicate(timeout=60)
+    assert json.loads(desk("verify", "--json").out)["ok"]
 
 
 # in part --------------------------------------------------------------------------------------------------------------
