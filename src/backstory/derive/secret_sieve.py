@@ -8,7 +8,7 @@ asked about what stands around it. It passes on a little more than has a secret:
 from __future__ import annotations
 
 from bisect import bisect_right
-from itertools import accumulate, compress, filterfalse, repeat
+from itertools import accumulate, compress, filterfalse
 from typing import TYPE_CHECKING
 
 from backstory.derive.secret_anchors import LOWERED_TO_ASCII, Anchors
@@ -44,8 +44,8 @@ class SecretSieve:
 
     def __init__(self) -> None:
         self._anchors = Anchors(people=False)
-        self._plain = dict[bytes, bool]()
-        """Pieces between quotes without an anchor; all are False, so that one call tells them from others."""
+        self._plain = set[bytes]()
+        """Pieces between quotes without an anchor."""
         self._telling = dict[bytes, int]()
         """Those with one, and the kinds of what they may tell."""
         self._empty = set[int]()
@@ -70,14 +70,11 @@ class SecretSieve:
 
     def _places_in(self, part: bytes) -> Iterator[int]:
         pieces = part.split(b'"')
-        numbers = list(compress(range(len(pieces)), map(self._plain.get, pieces, repeat(True))))
-        if not numbers:
-            return
-        self._learn({piece for number in numbers if (piece := pieces[number]) not in self._telling})
+        new = set(pieces) - self._plain
+        self._learn(new - self._telling.keys())
+        met = new & self._telling.keys()
         starts: list[int] = []
-        for number in numbers:
-            if pieces[number] not in self._telling:
-                continue
+        for number in compress(range(len(pieces)), map(met.__contains__, pieces)) if met else ():
             if _is_setting(pieces, number) or self._may_hold(pieces, number):
                 starts = starts or [0, *accumulate(len(piece) + 1 for piece in pieces)]
                 yield starts[number]
@@ -105,7 +102,7 @@ class SecretSieve:
                 self._telling[piece.encode("utf-8", "surrogateescape")] = ALL
         for piece in [piece for piece in read if LOWERED_TO_ASCII in piece] if LOWERED_TO_ASCII in text else ():
             self._telling[piece.encode("utf-8", "surrogateescape")] = ALL
-        self._plain |= dict.fromkeys(new - self._telling.keys(), False)
+        self._plain |= new - self._telling.keys()
 
     def _may_hold(self, pieces: list[bytes], number: int) -> bool:
         piece, around = pieces[number], pieces[max(number - BEFORE, 0) : number + BEHIND]
