@@ -51,7 +51,7 @@ ROOMS = {
         "that faces show beside each other; amounts of charts, and the SQL of every number",
     ),
     "cli": Budget(
-        22_150,
+        22_155,
         140,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
@@ -77,8 +77,8 @@ ROOMS = {
         "other programs' logs, restored as their files or folders were, or written; masked lines, and what tells",
     ),
     "ingest": Budget(
-        7_590,
-        32,
+        7_665,
+        33,
         "from files to batches; subagents that a log reports are read along, or lent later; databases that "
         "live, also in a moment, and may be odd, documents that are written anew, folders that read as one "
         "log, out of which no name leads; drift, and cases of it; results in files; imports derived as they come",
@@ -98,7 +98,7 @@ ROOMS = {
     "runs": Budget(3_365, 14, "a run from its prompt to its stored end, and the reasons for its order"),
     "search": Budget(785, 3, "hits with their excerpts, and the words that near ones have, names of files"),
     "store": Budget(
-        14_720,
+        14_775,
         55,
         "the file, or one that takes its place, a reader a thread, its tables, chunks made of another log's, stores of "
         "before in memory, one filter; texts of files and of sections; what people set in contexts; "

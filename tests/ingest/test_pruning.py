@@ -13,7 +13,8 @@ from backstory import agents
 from backstory.derive.pruning import MARK, PROMPTS, SUMMARIES, TOOL_OUTPUTS, Pruning, is_text, texts_in
 from backstory.errors import PruneRefused
 from backstory.export.restore import Restoring
-from backstory.ingest import pruning
+from backstory.ingest import bringing_back, pruning
+from backstory.ingest.bringing_back import bring_back
 from backstory.ingest.discover import stream_logs
 from backstory.ingest.ingest import ingest, ingest_briefly
 from backstory.ingest.log_reader import full_pace
@@ -431,3 +432,46 @@ def test_a_list_says_what_was_pruned(machine: Machine) -> None:
     prune(machine)
     assert one(machine).pruned == PROMPTS
     assert pruned_words(["summaries", "images"]) == "pruned in part: all but prompts and summaries; images"
+
+
+def test_what_agents_still_have_is_brought_back(machine: Machine) -> None:
+    machine.write(claude_log("s"), lines(*talk(1), *talk(2)))
+    machine.write(claude_log("s").with_suffix("") / "tool-results" / "b1.txt", b"the whole of a secret output")
+    machine.read()
+    whole, bytes_before = machine.content(), kept(machine.store)
+    prune(machine)
+    assert bring_back(machine.store) == 1
+    assert differences(whole, machine.content()) == []
+    assert kept(machine.store) == bytes_before
+    assert beside(machine) == [("s/tool-results/b1.txt", b"the whole of a secret output")]
+    assert machine.store.ask(pruned.noted, one(machine).id) is None
+    assert machine.store.verify().problems == []
+    assert bring_back(machine.store) == 0
+
+
+def test_other_bytes_than_those_that_were_here_bring_nothing_back(machine: Machine) -> None:
+    a_talk(machine)
+    prune(machine)
+    before = kept(machine.store)
+    machine.write(claude_log("s"), lines(*talk(1), *talk(3)))
+    assert bring_back(machine.store) == 0
+    assert kept(machine.store) == before
+    assert answers(machine) == [MARK, MARK]
+
+
+def test_who_is_killed_while_it_is_brought_back_does_it_again(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_talk(machine)
+    whole = machine.content()
+    prune(machine)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+
+        def killed(*_: Any, **__: Any) -> None:
+            raise KeyboardInterrupt
+
+        patched.setattr(bringing_back, "derive_again", killed)
+        bring_back(machine.store)
+    assert machine.store.ask(pruned.noted, one(machine).id) is not None
+    assert bring_back(machine.store) == 1
+    assert differences(whole, machine.content()) == []

@@ -75,7 +75,7 @@ def reindex(
                 # It was removed meanwhile.
                 continue
             try:
-                _rederive(store, session, events_too=events_too)
+                derive_again(store, session, events_too=events_too)
                 done.sessions += 1
             except Exception as refused:
                 done.failed.append(FailedSession(session.uid, in_words(refused)))
@@ -93,7 +93,8 @@ def _is_gone(log: Log) -> bool:
     return log.kind == FILE and bool(path) and not Path(log.path).exists() and not Path(path).exists()
 
 
-def _rederive(store: Store, session: Session, *, events_too: bool) -> None:
+def derive_again(store: Store, session: Session, *, events_too: bool) -> None:
+    """Derive one session again from the bytes of its logs."""
     understood = [understand(store, log) for log in store.logs(session) if is_unread(log.native_id)]
     if any(understood):
         # It was derived in the session that it belongs to.

@@ -19,6 +19,7 @@ from backstory.cli.options import AGENT, json_option, store_option
 from backstory.cli.output import wrapped
 from backstory.cli.stop_signals import stop_on_signals
 from backstory.cli.trusting import says_off
+from backstory.store import schema
 from backstory.store.tables import sessions
 from backstory.store.tables.session_filter import ListFilter
 from backstory.workspace.stores.importing import Machine, no_progress, watch_all
@@ -43,7 +44,7 @@ SHORTEST_MS = 50
 @click.command("ingest")
 @click.option("--agent", "-a", "only", multiple=True, type=AGENT, help="Read only this agent's logs (repeatable).")
 @click.option("--explain", is_flag=True, help="Show where logs were looked for, and what was skipped.")
-@click.option("--forgotten", is_flag=True, help="Also import sessions that you removed.")
+@click.option("--forgotten", is_flag=True, help="Also import sessions that you removed or pruned.")
 @click.option("--watch", "-w", is_flag=True, help="Keep watching: import new lines until Ctrl-C.")
 @click.option("--schedule", is_flag=True, help="Have it done every hour: write a timer of your own.")
 @click.option("--unschedule", is_flag=True, help="Take that timer out.")
@@ -75,6 +76,10 @@ def command(
         return
     if forgotten and app.home_store.exists:
         app.home_store.decide(sessions.unforget)
+        if app.home_store.ask(lambda db: db.execute(schema.HAS_PRUNED).get):
+            from backstory.ingest.bringing_back import bring_back  # hardly ever is there anything
+
+            bring_back(app.home_store)
     if watch:
         _follow(app, only, explain=explain, as_json=as_json)
         return

@@ -162,10 +162,7 @@ def overwrite(db: apsw.Connection, log_id: int, old: logs.ChunkMark, data: bytes
         part = before[start - old.start : stop - old.start]
         # Bytes beside the ones that go, in the same chunk, were there before, too.
         add_range(db, session_id, log_id, Range(start, stop - start, codec.chunk_digest(part)))
-    db.execute(
-        "update chunks set sha256 = ?, data = ?, lender = null where log_id = ? and start = ?",
-        (codec.chunk_digest(data), codec.pack_chunk(data), log_id, old.start),
-    )
+    _set_chunk(db, log_id, old.start, data)
 
 
 def free_borrowers(db: apsw.Connection, log_id: int) -> None:
@@ -258,3 +255,59 @@ def note_again(db: apsw.Connection, uid: str, before: PruneNote, old: Collection
         (json_list(sorted(old)), uid),
     )
     note(db, session_id, before.pruning, before.at, next_seq)
+
+
+# brought back ---------------------------------------------------------------------------------------------------------
+
+
+def sessions(db: apsw.Connection) -> list[int]:
+    """The ids of the sessions that were pruned in part."""
+    return [each for (each,) in fetch(db, tuple[int], "select session_id from pruned where log_id = 0 order by 1")]
+
+
+def files(db: apsw.Connection, log_id: int) -> list[tuple[str, bytes]]:
+    """The files beside a log that were overwritten: the name of each, and the hash of what it was."""
+    asked = "select name, sha256 from pruned where log_id = ? and name <> ''"
+    return fetch(db, tuple[str, bytes], asked, (log_id,))
+
+
+def put_all_back(db: apsw.Connection, log_id: int, found: Iterable[tuple[Range, bytes]]) -> None:
+    """Put bytes of a log back that were overwritten; the caller knows by their hashes that they were there."""
+    free_borrowers(db, log_id)
+    for each, data in found:
+        _put_back(db, log_id, each, data)
+
+
+def _put_back(db: apsw.Connection, log_id: int, found: Range, data: bytes) -> None:
+    for mark in logs.chunk_marks(db, log_id):
+        start, stop = max(mark.start, found.start), min(mark.start + mark.length, found.stop)
+        if start < stop:
+            whole = bytearray(logs.read(db, log_id, mark.start, mark.length))
+            whole[start - mark.start : stop - mark.start] = data[start - found.start : stop - found.start]
+            _set_chunk(db, log_id, mark.start, bytes(whole))
+    db.execute("delete from pruned where log_id = ? and name = '' and start = ?", (log_id, found.start))
+
+
+def put_file_back(db: apsw.Connection, log_id: int, name: str, data: bytes) -> None:
+    """The same of a file beside a log."""
+    db.execute(
+        "update sidecars set sha256 = ?, data = ? where log_id = ? and name = ?",
+        (codec.chunk_digest(data), codec.pack_chunk(data), log_id, name),
+    )
+    db.execute("delete from pruned where log_id = ? and name = ?", (log_id, name))
+
+
+def note_whole(db: apsw.Connection, session_id: int) -> bool:
+    """Note that nothing of a session is pruned any more, if that is so; returns whether it is."""
+    left = "select exists (select 1 from pruned where session_id = ? and log_id > 0 and start >= 0)"
+    if db.execute(left, (session_id,)).get:
+        return False
+    db.execute("delete from pruned where session_id = ?", (session_id,))
+    return True
+
+
+def _set_chunk(db: apsw.Connection, log_id: int, start: int, data: bytes) -> None:
+    db.execute(
+        "update chunks set sha256 = ?, data = ?, lender = null where log_id = ? and start = ?",
+        (codec.chunk_digest(data), codec.pack_chunk(data), log_id, start),
+    )
