@@ -43,7 +43,6 @@ web --open
 show S3 @12
 show S3 --md --redact > session.md
 stats --by model --since monday
-stats --all --by project
 stats --room
 report standup --since yesterday
 report standup --remote --org 'The team'
@@ -181,7 +180,6 @@ project moves
 project moves --json
 rm S3
 rm S3 --copies --yes
-prune --older 90d --dry-run
 prune --older 90d --keep prompts
 prune --to-size 2GB --keep named
 verify
