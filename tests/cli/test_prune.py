@@ -633,7 +633,7 @@ def test_a_disk_with_less_room_than_the_file_is_freed_all_the_same(desk: Shell, 
 
 
 def test_an_erasing_that_was_cut_off_is_said_and_done_by_the_next_call(
-    desk: Shell, monkeypatch: pytest.MonkeyPatch
+    desk: Shell, monkeypatch: pytest.MonkeyPatch, at_a_terminal: Callable[[bool, int], list[str]]
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(maintenance, "merge_index", _struck)
@@ -643,9 +643,10 @@ def test_an_erasing_that_was_cut_off_is_said_and_done_by_the_next_call(
     told_so = desk("prune", "--gone")
     assert "What was removed earlier may still be in the file." in told_so.err
     assert desk.store.stat().st_size == before
-    assert desk("prune", "--gone", "--yes").code == 0
+    asked = at_a_terminal(True, 1_000)
+    assert desk("prune", "--gone").code == 0
+    assert [each.partition(" for good")[0] for each in asked] == ["Erase what was removed earlier"]
     assert desk.store.stat().st_size < before
-    assert OLD < LATER < NEW
 
 
 def _struck(_: object) -> None:

@@ -131,6 +131,8 @@ def _is_agreed(plan: PrunePlan) -> bool:
     began = now_ms()
     count = output.counted(len(plan.going), "session")
     what = f"Remove {said} of {count}" if (said := _parts(plan.partly)) else f"Remove {count}"
+    if not plan.going:
+        what = "Erase what was removed earlier"
     is_agreed = output.confirm(f"{what} for good, and free about {output.size(plan.frees)}?")
     if is_agreed and now_ms() - began > ANSWER_MS:
         raise AnsweredLate
