@@ -67,12 +67,12 @@ ROOMS = {
         "values held packed; sections of summaries",
     ),
     "exchange": Budget(
-        3_865,
+        3_870,
         13,
         "copies, merges, imports ready for the index; what a row is, the schema says; texts of files; frames and bytes",
     ),
     "export": Budget(
-        3_240,
+        3_245,
         19,
         "other programs' logs, restored as their files or folders were, or written; masked lines, and what tells",
     ),

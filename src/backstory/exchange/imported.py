@@ -16,12 +16,13 @@ from msgspec.structs import replace
 
 from backstory import ids
 from backstory.exchange import replicate
+from backstory.lazy import lazy_module
 from backstory.store import Store
 from backstory.store.database import believed
 from backstory.store.file import connection
 from backstory.store.intake import claims, coverage, derived_tables
 from backstory.store.schema import fetch, fetch_one
-from backstory.store.tables import copies, decisions, event_rows, lineage, plan, pruned, sessions, turns
+from backstory.store.tables import copies, decisions, event_rows, lineage, plan, sessions, turns
 from backstory.store.tables.logs import COPY, JSON
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.derive.facts import DerivedFacts
+    from backstory.store.tables import pruned
+else:
+    pruned = lazy_module("backstory.store.tables.pruned")
 
 
 class Came(StrEnum):

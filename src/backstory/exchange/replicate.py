@@ -21,7 +21,7 @@ from backstory.model import Parts, Relation, event_from_json
 from backstory.store import codec, schema
 from backstory.store.intake import claims, coverage, derived_tables, written
 from backstory.store.schema import fetch, fetch_one
-from backstory.store.tables import compactions, decisions, event_rows, lent, lineage, plan, pruned, sessions, turns
+from backstory.store.tables import compactions, decisions, event_rows, lent, lineage, plan, sessions, turns
 from backstory.store.tables.logs import COPY
 
 if TYPE_CHECKING:
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from backstory.conversation.tree import Point
     from backstory.store.codec import EventCodec
     from backstory.store.moves import Moves
-    from backstory.store.tables import side_texts
+    from backstory.store.tables import pruned, side_texts
 else:
+    pruned = lazy_module("backstory.store.tables.pruned")
     side_texts = lazy_module("backstory.store.tables.side_texts")
 
 EVENTS_AT_ONCE = 2_000

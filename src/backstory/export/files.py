@@ -15,13 +15,17 @@ from typing import IO, TYPE_CHECKING, BinaryIO
 
 from backstory.errors import FileInTheWay, LogPruned, NoFileToReplace, NotAPlace, StoreDamaged
 from backstory.ingest.rewritten import as_file
+from backstory.lazy import lazy_module
 from backstory.store.private import MODE, as_ours, make_folder, publish
-from backstory.store.tables import pruned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from backstory.store import Log, Store
+    from backstory.store.tables import pruned
+else:
+    pruned = lazy_module("backstory.store.tables.pruned")
+
 
 NOT_FOLLOWED = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 FILE, FOLDER = "a file", "a folder"
