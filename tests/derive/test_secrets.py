@@ -283,6 +283,12 @@ def test_an_escape_behind_a_secret_is_not_cut() -> None:
     assert json.loads(NumberedRedactor().text(text)) == 'password="[password-1]\\'
 
 
+def test_a_secret_that_ends_in_a_backslash_cuts_no_escape_elsewhere() -> None:
+    key = "AKIAIOSFODNN7ABCDEFG"
+    text = json.dumps({f'{key}"token': f"{key}\\"})
+    assert key not in json.dumps(json.loads(NumberedRedactor().text(text)))
+
+
 def test_a_text_without_secrets_is_read_fast() -> None:
     line = (
         '{"type":"assistant","usage":{"input_tokens":12,"cache":34},"text":"we look at the file and change a line"}\n'

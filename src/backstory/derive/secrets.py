@@ -124,8 +124,7 @@ class Redactor:
         before, self._is_learning = dict(self.counts), True
         self.value(value)
         self._is_learning = False
-        has_any = self.counts != before
-        self.counts = before
+        has_any, self.counts = self.counts != before, before
         return has_any
 
     def foresee(self, value: Any) -> None:
@@ -395,6 +394,7 @@ class Redactor:
     def _known_in(self, text: str) -> Iterator[FoundSecret]:
         for at, end, secret, found in self._known.places_in(text):
             start, stop = (secret.rindex("-", 0, -1) + 1, -1) if found.name == "user" else (0, 0)
+            end -= (end - at - len(text[at:end].rstrip("\\"))) % 2  # What escapes the next sign stays.
             if not self._is_in_mask(text, at, end):
                 yield FoundSecret(found.name, at + start, end + stop, found.secret)
 
