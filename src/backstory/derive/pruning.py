@@ -6,7 +6,6 @@ reads the record finds what it read before, but for the texts. What is no JSON b
 
 from __future__ import annotations
 
-import json
 import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -14,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from backstory.derive.file_touches import touches
-from backstory.lazy import lazy_regex
+from backstory.lazy import lazy_module, lazy_regex
 from backstory.model import (
     Command,
     Compacted,
@@ -30,7 +28,13 @@ from backstory.model import (
 )
 
 if TYPE_CHECKING:
+    import json
     from collections.abc import Callable, Collection, Iterable, Iterator
+
+    from backstory.derive import file_touches
+else:
+    json = lazy_module("json")
+    file_touches = lazy_module("backstory.derive.file_touches")
 
 PROMPTS, SUMMARIES = "prompts", "summaries"
 """The parts of a session that are kept: what the person typed; that, and the summaries that were made of it."""
@@ -110,7 +114,7 @@ def names_in(event: Event) -> Iterator[str]:
     match event:
         case ToolCall():
             yield from (event.tool_use_id, event.tool_name, event.tool, event.file_path or "")
-            for touch in touches(event):
+            for touch in file_touches.touches(event):
                 yield from (touch.path, touch.to or "")
         case ToolResult():
             yield from (event.tool_use_id, event.tool_name, event.tool, event.file_path or "", *event.changes)
