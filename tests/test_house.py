@@ -105,12 +105,12 @@ ROOMS = {
         "what is around a record; another store beside it; a look that changes nothing, an outline without content",
     ),
     "workspace": Budget(
-        16_935,
+        17_030,
         87,
         "history of other machines; what faces ask, outlines in columns, blocks that faces draw, the fields of every "
         "question, pages with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed; "
         "contexts; ended runs that are not stored; a reader for others; images in records, subagents by their calls; "
-        "what is pruned; a check-up: its findings, what mends them, a bundle of it",
+        "what is pruned, who holds copies of it, where that is said; a check-up: its findings, what mends them",
     ),
     "sync": Budget(
         4_075,

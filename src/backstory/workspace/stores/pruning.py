@@ -29,7 +29,7 @@ from backstory.store.tables.queue import Queue, QueuedKind
 from backstory.workspace.history.listing import Listing
 from backstory.workspace.history.sessions import SessionFilter
 from backstory.workspace.runs.unsent import drop_unsent
-from backstory.workspace.stores.removing import Removal
+from backstory.workspace.stores.removing import Removal, with_copies_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -387,7 +387,8 @@ class Pruner:
         return [each for each in going if each.uid not in {stays.uid for stays in spared}]
 
     def _shrink(self, going: Sequence[PruneChoice], what: Pruning, done: Pruned) -> set[str]:
-        """Prune sessions in part, in every store that has them."""
+        """Prune sessions in part, in every store that has them; returns the uids of those that hold copies."""
+        before = len(done.uids)
         for each in going:
             for uid in each.uids:
                 holding = [store for store in self.stores if store.has(uid)]
@@ -397,7 +398,13 @@ class Pruner:
                     done.spared.append(Spared(each.uid, each.label, refused.why))
                 else:
                     done.uids += [uid] * any(size.records or size.before != size.after for size in freed)
-        return set()
+        holders = with_copies_of(self.stores, done.uids[before:])
+        return {each.uid for each in holders if not {*what.words} <= self._words_pruned(each.uid)}
+
+    def _words_pruned(self, uid: str) -> set[str]:
+        """The words for what was pruned of a session."""
+        store = next(each for each in self.stores if each.has(uid))
+        return {*(store.session(uid).pruned or "").split()}
 
     def _together(self, going: Sequence[PruneChoice]) -> int:
         """Count those that can be removed at once: the disk has to take about their room until that is free."""

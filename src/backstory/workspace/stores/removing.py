@@ -20,7 +20,7 @@ from backstory.store.tables.queue import Queue
 from backstory.workspace.decisions import NOT_NOW, Late
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from backstory.store import Store
     from backstory.store.tables.copies import CopyHolder
@@ -53,7 +53,7 @@ class Removal:
         self.stores = self._ordered(project) if stores is None else list(stores)
         self.wanted = [uid for _, uid in found]
         self.uids = self._all_with(self.wanted)
-        self.copies, self.sources = copies.split(self.uids, _holders(self.stores, self.uids))
+        self.copies, self.sources = copies.split(self.uids, with_copies_of(self.stores, self.uids))
 
     def _ordered(self, project: Store | None) -> list[Store]:
         """Return the stores that may hold a session: its owner, the machine's, where it was found, the projects'."""
@@ -141,7 +141,10 @@ class Removal:
         return isinstance(refused, NOT_NOW) and has_owners and (path in owners or path == self._decisions.home.path)
 
 
-def _holders(stores: Sequence[Store], uids: Iterable[str]) -> list[CopyHolder]:
+def with_copies_of(stores: Sequence[Store], uids: Collection[str]) -> list[CopyHolder]:
+    """The sessions that hold turns of these, themselves left in."""
+    if not uids:
+        return []
     turns = set[str]().union(*(store.ask_or(set(), copies.turn_uids_of, list(uids)) for store in stores))
     return list({each.uid: each for store in stores for each in store.ask_or([], copies.holders, turns)}.values())
 
