@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import pytest
 
+from backstory import agents
 from backstory.config import SETTINGS
 from backstory.store import open_store, schema
 from backstory.workspace.care.bundle import ABOUT, VARIABLES
@@ -154,7 +155,8 @@ def test_no_word_that_anybody_wrote_is_in_it(planted: Shell, word: Words) -> Non
 
 
 def test_each_file_says_what_it_should(bare: Shell) -> None:
-    put(bare, PROMPT, NEW_TYPE | {"on": [{"by": 1}, {"by": "x"}], "/a": True}, record(4, type="telepathy", said=None))
+    told = {"content": [{"text": 1}, {"text": "x"}], "/a": True}
+    put(bare, PROMPT, NEW_TYPE | told, record(4, type="telepathy", content=None))
     found = bundle(bare, BACKSTORY_RUN_AGENT="")
     assert set(found) == set(ABOUT)
     assert {"backstory", "python", "sqlite", "apsw", "schema", "system"} <= set(found["versions.json"])
@@ -167,9 +169,44 @@ def test_each_file_says_what_it_should(bare: Shell) -> None:
     assert (agent["agent"], agent["version"], agent["unknown_records"]) == ("claude", "2.9.0", 2)
     assert found["findings.json"] == [{"finding": "format-newer", "count": 1}]
     assert all(isinstance(each, float) for each in found["timings.json"].values())
-    shapes = {each["shape"]["said"]: each["shape"] for each in found["shapes.json"] if each["kind"] == "telepathy"}
-    assert set(shapes) == {"string", "null"}
-    assert (shapes["string"]["on"], shapes["string"]["*"]) == ([{"by": "number"}, {"by": "string"}], "boolean")
+    known = {"uuid", "parentUuid", "sessionId", "cwd", "timestamp", "version", "isSidechain", "userType", "type"}
+    one, other = sorted((each["shape"] for each in found["shapes.json"]), key=len, reverse=True)
+    assert {each["kind"] for each in found["shapes.json"]} == {"*"}
+    assert set(one) == known | {"content", "*"} and set(other) == known | {"content"}
+    assert (one["content"], one["*"], other["content"]) == ([{"text": "number"}, {"text": "string"}], "string", "null")
+
+
+@pytest.mark.parametrize("place", ["type", "subtype", "key", "below", "in a list", "version"])
+@pytest.mark.parametrize(
+    "said",
+    ["acme/zebra-app", "zebrapassword7", "ghp_A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8", "feature/zebra-merger",
+     "home/ann/zebra", "ann-zebra-laptop", "annzebra", "987654.123456.555", "192.168.77.31"],
+)  # fmt: skip
+def test_no_word_that_looks_like_one_of_a_format_is_told(bare: Shell, said: str, place: str) -> None:
+    places: dict[str, dict[str, Any]] = {
+        "type": {"type": said}, "subtype": {"type": "system", "subtype": said}, "key": {said: 1},
+        "below": {"message": {said: {said: 1}}}, "in a list": {"content": [{"type": said, said: [{said: 1}]}]},
+        "version": {"version": said},
+    }  # fmt: skip
+    put(bare, PROMPT, record(3, **{"type": "telepathy"} | places[place]))
+    found = bundle(bare)
+    assert said not in json.dumps(found), json.dumps(found["shapes.json"])
+    assert found["shapes.json"] and found["agents.json"][0]["unknown_records"] == 1
+
+
+def test_types_and_keys_of_a_known_format_are_told(bare: Shell) -> None:
+    put(bare, PROMPT, record(3, type="system", subtype="zebra", message={"role": 1, "usage": {"input_tokens": "x"}}))
+    (shape,) = bundle(bare)["shapes.json"]
+    assert shape["kind"] == "system/*"
+    assert shape["shape"]["message"] == {"role": "number", "usage": {"input_tokens": "string"}}
+
+
+def test_an_agent_of_another_package_is_not_named(bare: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(bare, PROMPT, NEW_TYPE)
+    monkeypatch.setattr(agents, "is_ours", lambda name: name != "claude")
+    found = bundle(bare)
+    assert [each["agent"] for each in found["agents.json"]] == ["*"]
+    assert "claude" not in json.dumps([found["stores.json"], found["shapes.json"], found["errors.json"]])
 
 
 def test_it_is_printed_before_it_is_written(machine: Shell) -> None:

@@ -150,6 +150,17 @@ def format_of(name: str) -> Format | None:
     return None
 
 
+def own_words(form: Format) -> frozenset[str]:
+    """The keys that an adapter knows anywhere, each by itself; a word beyond them may be anybody's.
+
+    >>> sorted(own_words(Format(known=("said.by", "of[text].x"))))
+    ['by', 'of', 'said', 'x']
+    """
+    seen = (path for keys in form.seen.values() for path in keys)
+    paths = [*seen, *form.known, *form.free, *form.maps, *form.packed, *decoded_keys(form)]
+    return frozenset(word for path in paths for word in _TYPED.sub("", path).replace("[]", "").split(".")) - {"", EVERY}
+
+
 def newest_known(form: Format) -> str | None:
     """The newest version of an agent of which a case was recorded; None where none says."""
     versions = {each for keys in form.seen.values() for said in keys.values() for each in said}

@@ -51,7 +51,7 @@ def command(ctx: click.Context, fix: bool, bundle: str | None, yes: bool, as_jso
     again then. It lists them first, and asks.
 
     --bundle prints what a bug report needs, and writes it as it is printed: versions, settings, counts, names of
-    findings, and keys of records that no adapter knows. No text, path or name that anybody chose is in it.
+    findings, and known keys of records that no adapter knows. No text, path or name that anybody chose is in it.
     """
     if ctx.invoked_subcommand is not None:
         if as_json or fix or yes or bundle:

@@ -1,7 +1,7 @@
 """The facts of a machine that a bug report needs, and nothing that a person wrote, or that names a person or a place.
 
 A value is told only if it is a number, one of ours, or one of a closed list; any other is ``*``. Of records that nobody
-could read it has the keys and types, with the rule of ``doctor formats``: a key that is no plain word is ``*``.
+could read it has the keys and types: a word that our own list of the agent's format lacks is ``*``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from backstory import __version__, agents
-from backstory.agents.formats import CHILDREN_MAX, DEPTH_MAX, Format, format_of, is_plain
+from backstory.agents.formats import DEPTH_MAX, Format, format_of, own_words
 from backstory.config import SETTINGS
 from backstory.errors import BackstoryError
 from backstory.lazy import lazy_regex
@@ -43,11 +43,12 @@ ABOUT = {
     "agents.json": "agents with logs here, and their versions",
     "findings.json": "names of findings, with counts",
     "timings.json": "milliseconds of each question of the check-up",
-    "shapes.json": "keys and types of records that no adapter knows",
+    "shapes.json": "known keys, and types, of records that no adapter knows",
     "errors.json": "the last errors: day, agent and length, without texts",
 }
 """The files of a bundle."""
-_NUMBERS = lazy_regex(r"[0-9]{1,6}(?:\.[0-9]{1,6}){0,4}")
+_VERSION = lazy_regex(r"([0-9]{1,4}(?:\.[0-9]{1,4}){1,2})(?:[-+].*)?")
+"""A version as agents have them. Longer numbers may be somebody's, and four are an address."""
 
 
 class Program(NamedTuple):
@@ -62,7 +63,7 @@ def bundle_of(case: Case, config: Config | None, program: Program) -> dict[str, 
     # First, while nothing is known yet: later questions find what earlier ones read.
     timings = _timings(case)
     stores = case.stores
-    looked = {look.path: outline(look.path, agents.names()) for look in stores if look.schema == migrate.SCHEMA_VERSION}
+    looked = {look.path: outline(look.path, _agent_names()) for look in stores if look.schema == migrate.SCHEMA_VERSION}
     return {
         "versions.json": {"backstory": __version__, "schema": migrate.SCHEMA_VERSION, "system": program.system}
         | {"sqlite": untouched.sqlite_version(), **program.versions},
@@ -126,13 +127,18 @@ def _store(case: Case, look: StoreLook, counts: Any) -> dict[str, Any]:
     return {"role": role, **facts, **told}
 
 
+def _agent_names() -> list[str]:
+    """The agents that come with us: another package may be named after whoever wrote it."""
+    return [each for each in agents.names() if agents.is_ours(each)]
+
+
 def _agents(case: Case) -> Iterator[dict[str, Any]]:
-    names = agents.names()
+    names = _agent_names()
     for each in agents_seen(case):
-        found = None if each.version is None else _NUMBERS.match(each.version)
+        found = None if each.version is None else _VERSION.fullmatch(each.version)
         yield {
             "agent": each.agent if each.agent in names else MASK, "logs": each.logs,
-            "version": None if each.version is None else found[0] if found else MASK, "known": each.known,
+            "version": None if each.version is None else found[1] if found else MASK, "known": each.known,
             "unknown_records": each.unknown, "deletes_after_days": each.deletes_after_days,
         }  # fmt: skip
 
@@ -154,67 +160,65 @@ def _timings(case: Case) -> dict[str, float]:
 # shapes ---------------------------------------------------------------------------------------------------------------
 
 
+class _Shapes:
+    """The shapes of one agent's records, in the words that our own list of its format has."""
+
+    def __init__(self, form: Format) -> None:
+        self.form, self.words = form, own_words(form)
+        self.kinds = frozenset(word for kind in form.seen for word in kind.split("/"))
+
+    def kind(self, record: Any) -> str:
+        """The words by which a record says what it is."""
+        found = []
+        for path in self.form.kind:
+            value = record
+            for word in path.split("."):
+                value = value.get(word) if isinstance(value, dict) else None
+            if isinstance(value, str) and value:
+                found.append(value if value in self.kinds else MASK)
+        return "/".join(found)
+
+    def of(self, value: Any, path: str = "", depth: int = 0) -> Any:
+        """The keys of a value and the types of what they hold."""
+        match value:
+            case None:
+                return "null"
+            case bool():
+                return "boolean"
+            case int() | float():
+                return "number"
+            case str():
+                return "string"
+            case dict():
+                # Below these anybody names keys.
+                if depth >= DEPTH_MAX or path in self.form.free:
+                    return "object"
+                return self._object(value, path, depth)
+            case _:
+                found = [self.of(each, f"{path}[]", depth + 1) for each in value[:ELEMENTS_MAX]]
+                return [each for number, each in enumerate(found) if each not in found[:number]]
+
+    def _object(self, value: dict[str, Any], path: str, depth: int) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for word, each in value.items():
+            key = word if word in self.words and path not in self.form.maps else MASK
+            if key not in found:
+                found[key] = self.of(each, f"{path}.{key}" if path else key, depth + 1)
+        return found
+
+
 def _shapes(stores: Sequence[StoreLook]) -> list[dict[str, Any]]:
     """The shapes of records that no adapter knows, each once, with how often it came."""
-    counts, forms = Counter[bytes](), dict[str, Format | None]()
+    counts, forms, names = Counter[bytes](), dict[str, _Shapes](), _agent_names()
     for look in stores:
-        for agent, record in strange_records(look.path, agents.names()):
+        for agent, record in strange_records(look.path, names):
             if agent not in forms:
-                forms[agent] = format_of(agent) if agent != MASK else None
-            form = forms[agent] or Format()
+                forms[agent] = _Shapes((format_of(agent) if agent != MASK else None) or Format())
+            form = forms[agent]
             try:
                 value = msgspec.json.decode(record)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 counts[encoded({"agent": agent, "kind": "", "shape": "no JSON"})] += 1
                 continue
-            told = {"agent": agent, "kind": _kind(form, value), "shape": shape_of(value, form)}
-            counts[encoded(told)] += 1
+            counts[encoded({"agent": agent, "kind": form.kind(value), "shape": form.of(value)})] += 1
     return [{**msgspec.json.decode(told), "count": count} for told, count in counts.most_common(SHAPES_MAX)]
-
-
-def _kind(form: Format, record: Any) -> str:
-    """The words by which a record says what it is; one that is no plain word is ``*``."""
-    found = []
-    for path in form.kind:
-        value = record
-        for word in path.split("."):
-            value = value.get(word) if isinstance(value, dict) else None
-        if isinstance(value, str) and value:
-            found.append(value if is_plain(value) else MASK)
-    return "/".join(found)
-
-
-def shape_of(value: Any, form: Format, path: str = "", depth: int = 0) -> Any:
-    """The keys of a value and the types of what they hold.
-
-    >>> shape_of({"type": "x", "/home/ann": 1, "of": [{"a": None}, {"a": True}]}, Format())
-    {'type': 'string', '*': 'number', 'of': [{'a': 'null'}, {'a': 'boolean'}]}
-    """
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int() | float():
-            return "number"
-        case str():
-            return "string"
-        case dict():
-            # Below these anybody names keys.
-            if depth >= DEPTH_MAX or path in form.free:
-                return "object"
-            return _object(value, form, path, depth)
-        case _:
-            found = [shape_of(each, form, f"{path}[]", depth + 1) for each in value[:ELEMENTS_MAX]]
-            return [each for number, each in enumerate(found) if each not in found[:number]]
-
-
-def _object(value: dict[str, Any], form: Format, path: str, depth: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for word, each in value.items():
-        is_told = is_plain(word) and path not in form.maps and len(found) < CHILDREN_MAX
-        key = word if is_told else MASK
-        below = f"{path}.{key}" if path else key
-        if key not in found:
-            found[key] = shape_of(each, form, below, depth + 1)
-    return found
