@@ -72,7 +72,7 @@ ROOMS = {
         "copies, merges, imports ready for the index; what a row is, the schema says; texts of files; frames and bytes",
     ),
     "export": Budget(
-        3_245,
+        3_255,
         19,
         "other programs' logs, restored as their files or folders were, or written; masked lines, and what tells",
     ),

@@ -2180,6 +2180,18 @@ class FileNotOurs(BackstoryError):
         )
 
 
+class LineNotOurs(BackstoryError):
+    """A line of the crontab that was written from here, and that somebody changed."""
+
+    exit_code = 73
+
+    def __init__(self, line: str) -> None:
+        super().__init__(
+            f"This line of your crontab was changed by hand, and left alone: {line} Take it out with `crontab -e`, "
+            "and repeat this."
+        )
+
+
 class NotInstalled(BackstoryError):
     """There is nothing to uninstall."""
 

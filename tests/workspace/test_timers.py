@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from backstory.errors import FileNotOurs, NoTimers, NotInstalled, SettingsChanged
+from backstory.errors import FileNotOurs, LineNotOurs, NoTimers, NotInstalled, SettingsChanged
 from backstory.workspace.clients.agent_servers import ServerProgram
+from backstory.workspace.clients.crontab import mark_of
 from backstory.workspace.clients.timers import TimerPlan, UserTimers
 from tests.support.cron import put_crontab, put_program
 
@@ -32,8 +33,8 @@ class Machine:
             each.mkdir()
         self.place("backstory", "#!/bin/sh\n")
         runtime = root / "run"
-        environ = {"PATH": f"{self.programs}:/usr/bin:/bin", "XDG_RUNTIME_DIR": str(runtime)}
-        self.timers = UserTimers(self.ours, environ, self.home, platform)
+        self.environ = {"PATH": f"{self.programs}:/usr/bin:/bin", "XDG_RUNTIME_DIR": str(runtime)}
+        self.timers = UserTimers(self.ours, self.environ, self.home, platform)
 
     def place(self, name: str, text: str) -> None:
         put_program(self.programs / name, text)
@@ -92,13 +93,13 @@ def mac(tmp_path: Path) -> Machine:
 # the crontab ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("before", [None, OTHERS, OTHERS.rstrip(b"\n"), b"# \xff\xfe\n"])
+@pytest.mark.parametrize("before", [None, b"", OTHERS, OTHERS.rstrip(b"\n"), b"# \xff\xfe\n"])
 def test_a_crontab_is_what_it_was_once_the_line_is_out(machine: Machine, before: bytes | None) -> None:
     machine.has_cron(before)
     machine.schedule()
     there = machine.table.read_bytes()
     assert there.startswith(before or b"")
-    assert there.count(b"# backstory\n") == 1
+    assert there.count(b"# backstory ") == 1
     machine.unschedule()
     assert (machine.table.read_bytes() if machine.table.exists() else None) == before
 
@@ -126,9 +127,8 @@ def test_a_program_that_moved_gets_a_new_line_in_place_of_the_old(machine: Machi
     plan = machine.timers.plan_schedule(elsewhere)
     machine.timers.perform(plan)
     assert plan.action == "update"
-    assert machine.table.read_bytes() == OTHERS + (
-        b"17 * * * * test -x /opt/backstory && /opt/backstory ingest >/dev/null 2>&1 # backstory\n"
-    )
+    line = f"17 * * * * test -x /opt/backstory && /opt/backstory ingest >/dev/null 2>&1 {mark_of(machine.ours)}\n"
+    assert machine.table.read_bytes() == OTHERS + line.encode()
 
 
 def test_a_crontab_that_changed_meanwhile_is_left_alone(machine: Machine) -> None:
@@ -140,15 +140,85 @@ def test_a_crontab_that_changed_meanwhile_is_left_alone(machine: Machine) -> Non
     assert machine.table.read_bytes() == b"@daily true\n"
 
 
-def test_a_line_that_somebody_changed_is_not_taken_out(machine: Machine) -> None:
+@pytest.mark.parametrize(("old", "new"), [("17 *", "5 6"), ("17 *", "#17 *")])
+def test_a_line_that_somebody_changed_is_left_alone(machine: Machine, old: str, new: str) -> None:
     machine.has_cron(OTHERS)
     machine.schedule()
-    changed = machine.table.read_bytes().replace(b"17 *", b"5 6")
+    changed = machine.table.read_bytes().replace(old.encode(), new.encode(), 1) + b"0 5 * * * backup\n"
     machine.table.write_bytes(changed)
-    with pytest.raises(NotInstalled):
-        machine.unschedule()
+    for act in (machine.schedule, machine.unschedule):
+        with pytest.raises(LineNotOurs):
+            act()
     assert machine.table.read_bytes() == changed
-    assert machine.why() == ["its line is not in the crontab any more"]
+    assert machine.why() == [""]
+
+
+def test_lines_behind_ours_stay_lines_where_the_table_had_no_last_end(machine: Machine) -> None:
+    machine.has_cron(b"0 1 * * * daily")
+    machine.schedule()
+    machine.table.write_bytes(machine.table.read_bytes() + b"0 2 * * * more\n")
+    machine.unschedule()
+    assert machine.table.read_bytes() == b"0 1 * * * daily\n0 2 * * * more\n"
+
+
+def test_a_table_that_cannot_be_read_is_not_taken_for_none(machine: Machine) -> None:
+    machine.has_cron(OTHERS)
+    program = (machine.programs / "crontab").read_text()
+    machine.place("crontab", program.replace("-l) ", '-l) echo "crontabs/ann: Permission denied" >&2; exit 1; '))
+    with pytest.raises(NoTimers, match="Permission denied"):
+        machine.schedule()
+    assert machine.table.read_bytes() == OTHERS
+
+
+def test_a_schedule_that_was_killed_leaves_no_second_line(machine: Machine) -> None:
+    machine.has_cron(OTHERS)
+    machine.schedule()
+    there = machine.table.read_bytes()
+    elsewhere = ServerProgram(command=("/opt/backstory", "ingest"), environ={})
+    # The note was written, the table was not.
+    machine.place("crontab", (machine.programs / "crontab").read_text().replace("-) cat", "-) exit 0; cat"))
+    machine.timers.perform(machine.timers.plan_schedule(elsewhere))
+    machine.has_cron()
+    assert machine.table.read_bytes() == there
+    machine.timers.perform(machine.timers.plan_schedule(elsewhere))
+    assert machine.table.read_bytes().count(b"# backstory ") == 1
+    machine.unschedule()
+    assert machine.table.read_bytes() == OTHERS
+
+
+def test_a_line_is_known_again_without_its_note(machine: Machine) -> None:
+    machine.has_cron(OTHERS)
+    machine.schedule()
+    shutil.rmtree(machine.ours)
+    assert machine.schedule().action == "update"
+    shutil.rmtree(machine.ours)
+    machine.unschedule()
+    assert machine.table.read_bytes() == OTHERS
+
+
+def test_what_a_person_removed_is_forgotten_when_it_is_taken_out(machine: Machine) -> None:
+    machine.has_cron(OTHERS)
+    machine.schedule()
+    machine.table.write_bytes(OTHERS)
+    assert machine.why() == ["it was switched off or removed by hand"]
+    machine.unschedule()
+    assert machine.why() == []
+    assert machine.table.read_bytes() == OTHERS
+
+
+def test_a_timer_of_another_home_or_without_an_interpreter_is_dead(machine: Machine) -> None:
+    machine.has_cron()
+    machine.place("backstory", "#!/gone/python\n")
+    machine.schedule()
+    assert machine.why() == [f"its program {machine.programs}/backstory is gone"]
+    machine.place("backstory", "#!/bin/sh\n")
+    assert machine.why() == [""]
+    moved = machine.root / "moved"
+    machine.ours.rename(moved)
+    machine.timers = UserTimers(moved, machine.environ, machine.home, "linux")
+    assert machine.why() == [f"it imports into {machine.ours}, which is not this home"]
+    machine.schedule()
+    assert (machine.why(), machine.table.read_bytes().count(b"# backstory ")) == ([""], 1)
 
 
 def test_the_line_runs_in_a_shell_as_cron_has_it_run(machine: Machine) -> None:
@@ -171,7 +241,8 @@ def test_a_line_whose_program_is_gone_says_nothing(machine: Machine) -> None:
 
 
 def test_a_crontab_that_is_refused_changes_nothing(machine: Machine) -> None:
-    machine.place("crontab", '#!/bin/sh\n[ "$1" = -l ] && exit 1\necho "You may not use crontab." >&2\nexit 1\n')
+    refuses = 'echo "You may not use crontab." >&2; exit 1'
+    machine.place("crontab", f'#!/bin/sh\n[ "$1" = -l ] && echo "no crontab for me" >&2 && exit 1\n{refuses}\n')
     with pytest.raises(NoTimers, match="crontab: You may not use crontab, so"):
         machine.schedule()
     assert machine.why() == []

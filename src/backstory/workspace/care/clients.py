@@ -117,10 +117,9 @@ def of_timers(case: Case) -> Iterator[Finding]:
 
     for each in UserTimers(case.home, case.environ, case.user_home, case.platform).states():
         if each.why:
-            yield Finding(
-                name="timer-dead", about=str(each.path), detail=each.why, command=(US, "ingest", "--schedule"),
-                is_safe=True,
-            )  # fmt: skip
+            # Not safe: a person may have taken it out, and says so with --unschedule.
+            command = (US, "ingest", "--schedule")
+            yield Finding(name="timer-dead", about=str(each.path), detail=each.why, command=command)
 
 
 def _of_server(case: Case, note: InstallNote) -> Iterator[Finding]:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory.agents.text_edit import TextEdit, applied
-from backstory.errors import NotInstalled, SettingsChanged
+from backstory.errors import LineNotOurs, SettingsChanged
 from backstory.export.installed import TIMER, InstallNote
 from backstory.export.machine_program import answer_of
 from backstory.export.rewriting import FoundFile
 from backstory.workspace.clients.settings_change import ADD, NONE, REMOVE, UPDATE, USER, SettingsChange, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from backstory.export.installed import InstallNotes
     from backstory.workspace.clients.agent_servers import ServerProgram
@@ -23,46 +25,52 @@ if TYPE_CHECKING:
 CRONTAB = "crontab"
 TABLE = Path(CRONTAB)
 """The name of the table in changes and notes: its real place is no business of ours."""
-MARK = "# backstory"
 MINUTE = 17
 """The minute of each hour: not the one that everybody takes."""
-NO_TABLE = 1
-"""The exit code of ``crontab -l`` where a person has none."""
+NO_TABLE = ("no crontab", "No such file")
+"""Words of ``crontab -l`` where a person has none."""
+HEAD, TAIL = f"{MINUTE} * * * * test -x ", " >/dev/null 2>&1 "
 
 
 class CronTimer:
-    """The crontab of one person."""
+    """The crontab of one person, for one home of ours."""
 
-    def __init__(self, notes: InstallNotes, environ: Mapping[str, str]) -> None:
-        self._notes, self._environ = notes, environ
+    def __init__(self, home: Path, notes: InstallNotes, environ: Mapping[str, str]) -> None:
+        self._notes, self._environ, self._mark = notes, environ, mark_of(home)
 
-    def plan_schedule(self, program: ServerProgram) -> SettingsChange:
-        """Return the change that adds our line, or brings it up to date. Raises NoTimers, InstallNoteUnreadable."""
+    def plan_schedule(self, program: ServerProgram, entry: dict[str, object]) -> SettingsChange:
+        """Return the change that adds our line, or brings it up to date; ``entry`` is noted.
+
+        Raises NoTimers, LineNotOurs, InstallNoteUnreadable.
+        """
         found, note = self._found(), self._note()
-        text = _text(found)
-        cut = _cut(text, note)
-        rest = applied(text, cut)
+        text, line = _text(found), line_of(program, self._mark)
+        cuts = self._cuts(text)
+        rest = applied(text, cuts)
         end = "" if not rest or rest.endswith("\n") else "\n"
-        inserted = f"{end}{line_of(program)}\n"
-        if cut and note is not None and note.inserted == inserted:
-            return _change(found, NONE, text, note=note, earlier=note)
-        noted = InstallNote(
-            what=TIMER, agent=CRONTAB, path=str(TABLE), existed=bool(rest), inserted=inserted,
-            entry={"command": program.command},
-        )  # fmt: skip
+        inserted = f"{end}{line}\n"
+        is_there = [text[each.start : each.end] for each in cuts] == [f"{line}\n"]
+        existed = note.existed if note is not None and cuts else found.data is not None
+        if is_there and note is not None:
+            inserted = note.inserted
+        noted = InstallNote(what=TIMER, agent=CRONTAB, path=str(TABLE), existed=existed, inserted=inserted, entry=entry)
+        if is_there:
+            return _change(found, NONE if note == noted else UPDATE, text, note=noted, earlier=note)
         add = TextEdit(len(rest), len(rest), inserted)
         return _change(
-            found, UPDATE if cut else ADD, applied(rest, [add]), note=noted, earlier=note,
-            edits=(*shown(text, cut), *shown(rest, [add])),
+            found, UPDATE if cuts else ADD, applied(rest, [add]), note=noted, earlier=note,
+            edits=(*shown(text, cuts), *shown(rest, [add])),
         )  # fmt: skip
 
     def plan_unschedule(self) -> SettingsChange:
-        """Return the change that takes our line out. Raises NoTimers, NotInstalled, InstallNoteUnreadable."""
+        """Return the change that takes our line out, and what is noted of it. Raises as ``plan_schedule``."""
         found, note = self._found(), self._note()
         text = _text(found)
-        if not (cut := _cut(text, note)):
-            raise NotInstalled("line of backstory", TABLE)
-        return _change(found, REMOVE, applied(text, cut), earlier=note, edits=shown(text, cut))
+        cuts = list(self._cuts(text))
+        if cuts and cuts[-1].end == len(text) and note is not None and note.inserted.startswith("\n"):
+            # The table had no end of its last line.
+            cuts[-1] = TextEdit(cuts[-1].start - 1, cuts[-1].end)
+        return _change(found, REMOVE, applied(text, cuts), earlier=note, edits=shown(text, cuts))
 
     def perform(self, change: SettingsChange) -> None:
         """Have the table be what was planned. Raises NoTimers, SettingsChanged where it is not as it was found."""
@@ -70,18 +78,36 @@ class CronTimer:
             return
         if self._found() != change.found:
             raise SettingsChanged(TABLE)
-        words = (CRONTAB, "-r") if change.data is None else (CRONTAB, "-")
         if change.note is None:
-            answer_of(words, self._environ, given=change.data or b"")
+            self._write(change)
             self._notes.drop(TIMER, TABLE)
             return
         with self._notes.kept(change.note, change.earlier):
+            self._write(change)
+
+    def has_line(self) -> bool:
+        """True if a line of ours is in the table, as it was written. Raises NoTimers, LineNotOurs."""
+        return len(self._cuts(_text(self._found()))) > 0
+
+    def _write(self, change: SettingsChange) -> None:
+        if change.data != change.found.data:
+            words = (CRONTAB, "-r") if change.data is None else (CRONTAB, "-")
             answer_of(words, self._environ, given=change.data or b"")
 
-    def problem(self) -> str:
-        """Return the reason that the line that was noted does nothing, '' where it is there. Raises NoTimers."""
-        is_there = bool(_cut(_text(self._found()), self._note()))
-        return "" if is_there else "its line is not in the crontab any more"
+    def _cuts(self, text: str) -> tuple[TextEdit, ...]:
+        """Return the edits that take out every line of ours. Raises LineNotOurs for one that somebody changed."""
+        note = self._note()
+        # A home that moved has the line of the folder where it was.
+        marks = {self._mark, *([] if note is None else [mark_of(Path(str(note.entry.get("home"))))])}
+        cuts, at = list[TextEdit](), 0
+        for line in re.findall(r"[^\n]*\n|[^\n]+", text):
+            bare = line.rstrip("\n")
+            if bare.startswith(HEAD) and bare.endswith(tuple(TAIL + each for each in marks)):
+                cuts.append(TextEdit(at, at + len(line)))
+            elif any(each in bare for each in marks):
+                raise LineNotOurs(bare)
+            at += len(line)
+        return tuple(cuts)
 
     def _note(self) -> InstallNote | None:
         return self._notes.of(TIMER, TABLE)
@@ -90,35 +116,35 @@ class CronTimer:
         return FoundFile(TABLE, answer_of((CRONTAB, "-l"), self._environ, none=NO_TABLE))
 
 
-def line_of(program: ServerProgram) -> str:
+def mark_of(home: Path) -> str:
+    """The end of the line of a home of ours, by which it is known again."""
+    return f"# backstory {sha256(bytes(home)).hexdigest()[:8]}"
+
+
+def line_of(program: ServerProgram, mark: str) -> str:
     """Our line: it says nothing, and does nothing where the program is gone.
 
     >>> from backstory.workspace.clients.agent_servers import ServerProgram
-    >>> line_of(ServerProgram(command=("/a b/bs", "ingest"), environ={"BACKSTORY_HOME": "/c"}))
-    "17 * * * * test -x '/a b/bs' && BACKSTORY_HOME=/c '/a b/bs' ingest >/dev/null 2>&1 # backstory"
+    >>> line_of(ServerProgram(command=("/a b/bs", "ingest"), environ={"BACKSTORY_HOME": "/c"}), "# backstory 12")
+    "17 * * * * test -x '/a b/bs' && BACKSTORY_HOME=/c '/a b/bs' ingest >/dev/null 2>&1 # backstory 12"
     """
     environ = "".join(f"{name}={shlex.quote(value)} " for name, value in program.environ.items())
-    command = f"test -x {shlex.quote(program.command[0])} && {environ}{shlex.join(program.command)} >/dev/null 2>&1"
+    command = f"{shlex.quote(program.command[0])} && {environ}{shlex.join(program.command)}"
     # For cron an unescaped % is the end of a line.
-    escaped = command.replace("%", "\\%")
-    return f"{MINUTE} * * * * {escaped} {MARK}"
+    return HEAD + command.replace("%", "\\%") + TAIL + mark
 
 
 def _text(found: FoundFile) -> str:
     return (found.data or b"").decode("utf-8", "surrogateescape")
 
 
-def _cut(text: str, note: InstallNote | None) -> tuple[TextEdit, ...]:
-    """The edit that takes out what was inserted; none where it is not there as it was written."""
-    start = text.find(note.inserted) if note is not None else -1
-    return () if note is None or start < 0 else (TextEdit(start, start + len(note.inserted)),)
-
-
 def _change(
     found: FoundFile, action: str, text: str, *, note: InstallNote | None = None, earlier: InstallNote | None = None,
-    edits: tuple[ShownEdit, ...] = (),
+    edits: Sequence[ShownEdit] = (),
 ) -> SettingsChange:  # fmt: skip
+    data = text.encode("utf-8", "surrogateescape")
+    existed = earlier.existed if earlier is not None else bool(data)
     return SettingsChange(
         what=TIMER, agent=CRONTAB, scope=USER, path=TABLE, action=action, found=found,
-        data=text.encode("utf-8", "surrogateescape") or None, edits=edits, note=note, earlier=earlier,
+        data=data if data or (action == REMOVE and existed) else None, edits=tuple(edits), note=note, earlier=earlier,
     )  # fmt: skip

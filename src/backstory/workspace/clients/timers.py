@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from backstory.errors import FileNotOurs, NoTimers, NotInstalled
+from backstory.errors import FileNotOurs, LineNotOurs, NoTimers, NotInstalled
 from backstory.export.installed import TIMER, InstallNote, InstallNotes
 from backstory.export.machine_program import answer_of, can_start, has_program, user_number
 from backstory.export.rewriting import check_writable, found_file, missing_folders
@@ -43,6 +43,7 @@ NAME = "backstory-ingest"
 LABEL = "backstory.ingest"
 """The same for launchd."""
 EVERY_S = 3600
+BY_HAND = "it was switched off or removed by hand"
 CONTROL = ("systemctl", "--user")
 SERVICE = """\
 [Unit]
@@ -102,8 +103,8 @@ class UserTimers:
         # Without it systemctl finds no manager, as after `su`.
         self._environ = {**environ, "XDG_RUNTIME_DIR": self._runtime}
         self._user_home, self._platform = user_home, platform
-        self._notes = InstallNotes(home)
-        self._cron = CronTimer(self._notes, environ)
+        self._home, self._notes = home, InstallNotes(home)
+        self._cron = CronTimer(home, self._notes, environ)
 
     def plan_schedule(self, program: ServerProgram) -> TimerPlan:
         """Return the change that has this program started every hour; it does nothing if that is so already.
@@ -116,7 +117,7 @@ class UserTimers:
             raise NoTimers("A path of this program has characters that no timer can have")
         kind = next((note.agent for note in self._notes.all(TIMER)), None) or self._kind()
         if kind == CRONTAB:
-            return _line_plan(self._cron.plan_schedule(program))
+            return _line_plan(self._cron.plan_schedule(program, self._entry(program)))
         files = self._files(kind, program)
         return self._plan(kind, tuple(self._written(kind, path, text, program) for path, text in files.items()))
 
@@ -126,8 +127,12 @@ class UserTimers:
             files = {path: text for path, text in self._files(kind, program).items() if path.is_file()}
             if files:
                 return self._plan(kind, tuple(self._removed(kind, path, text) for path, text in files.items()))
-        if self._notes.all(TIMER):
+        noted = [note.agent for note in self._notes.all(TIMER)]
+        if CRONTAB in noted or (not noted and self._cron_is_here() and self._cron.has_line()):
             return _line_plan(self._cron.plan_unschedule())
+        if noted:
+            # All of it was removed by hand.
+            return TimerPlan(kind=noted[0], action=REMOVE, changes=())
         raise NotInstalled("timer", self._user_home)
 
     def perform(self, plan: TimerPlan) -> list[str]:
@@ -150,6 +155,9 @@ class UserTimers:
                 plan.link.symlink_to(plan.changes[-1].path)
         except OSError as failed:
             raise as_ours(plan.link or plan.changes[-1].path, failed) from failed
+        if is_going:
+            for note in self._notes.all(TIMER):
+                self._notes.drop(TIMER, Path(note.path))
         return [*refused, *self._told(plan.after)]
 
     def states(self) -> Iterator[TimerState]:
@@ -158,12 +166,30 @@ class UserTimers:
             path = Path(note.path)
             if note.agent == CRONTAB:
                 with suppress(NoTimers):
-                    yield TimerState(kind=CRONTAB, path=path, why=self._cron.problem() or _gone(note))
+                    yield TimerState(kind=CRONTAB, path=path, why=self._why_no_line() or self._why_dead(note))
             elif path.suffix != ".service":
                 is_on = path.is_file() and (note.agent != SYSTEMD or _link(path).is_symlink())
-                yield TimerState(
-                    kind=note.agent, path=path, why=_gone(note) if is_on else "it was switched off or removed by hand"
-                )
+                yield TimerState(kind=note.agent, path=path, why=self._why_dead(note) if is_on else BY_HAND)
+
+    def _why_no_line(self) -> str:
+        try:
+            return "" if self._cron.has_line() else BY_HAND
+        except LineNotOurs:
+            # Whoever changed it knows of it.
+            return ""
+
+    def _why_dead(self, note: InstallNote) -> str:
+        """Return the reason that a timer that is there does nothing, '' where it works."""
+        program, home = str(note.entry.get("program", "")), str(note.entry.get("home", ""))
+        if not can_start(program):
+            return f"its program {program} is gone"
+        return "" if home == str(self._home) else f"it imports into {home}, which is not this home"
+
+    def _entry(self, program: ServerProgram) -> dict[str, object]:
+        return {"program": program.command[0], "home": str(self._home)}
+
+    def _cron_is_here(self) -> bool:
+        return self._platform != "darwin" and has_program(CRONTAB, self._environ)
 
     def _told(self, commands: tuple[tuple[str, ...], ...]) -> list[str]:
         refused = []
@@ -223,7 +249,7 @@ class UserTimers:
         action = NONE if found.data == data else ADD if found.data is None else UPDATE
         noted = InstallNote(
             what=TIMER, agent=kind, path=str(found.path), existed=False, sha256=sha256_of(data),
-            entry={"command": program.command},
+            entry=self._entry(program),
             folders=note.folders if note is not None and action != ADD else missing_folders(_link(path)),
         )  # fmt: skip
         edit = ShownEdit(line=1, removed=_lines(found), added=tuple(text.splitlines()))
@@ -251,12 +277,6 @@ class UserTimers:
 
 def _line_plan(change: SettingsChange) -> TimerPlan:
     return TimerPlan(kind=CRONTAB, action=change.action, changes=(change,))
-
-
-def _gone(note: InstallNote) -> str:
-    """Return the reason that a program cannot be started, '' if it can."""
-    command = note.entry.get("command") or [""]
-    return "" if can_start(str(command[0])) else f"its program {command[0]} is gone"
 
 
 def _link(path: Path) -> Path:

@@ -157,6 +157,8 @@ class MachineToLeave(Struct, frozen=True, kw_only=True):
                 for state in self.timers.states():
                     yield _thing("timer", state.path, 0, state.kind, str(refused))
                 return
+            if not plan.changes:
+                return
             size = sum(len(each.found.data or b"") - len(each.data or b"") for each in plan.changes)
             yield _thing("timer", plan.changes[-1].path, size, plan.kind)
 
