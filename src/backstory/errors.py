@@ -615,6 +615,39 @@ class DiskFull(BackstoryError):
         )
 
 
+class WalStuck(DiskFull):
+    """The disk is so full that what was stored last cannot be moved from the WAL into the file."""
+
+    def __init__(self, path: Path, needed: int) -> None:
+        from backstory.bounds import size
+
+        BackstoryError.__init__(
+            self,
+            f"The disk that holds {path} is full. Everything stored before is complete, the last of it in a file "
+            f"beside it. Free {size(needed)} there and run the command again: it first gives that file's room back.",
+        )
+
+
+def too_little(needed: int, free: int) -> str:
+    """Say that a file cannot be written anew on its disk."""
+    from backstory.bounds import size
+
+    return f"to write it anew may take {size(needed)} on its disk, which has {size(free)} left"
+
+
+class NoRoomLeft(DiskFull):
+    """The disk has less room than the next step of some may take: those before it are done."""
+
+    def __init__(self, path: Path, needed: int, free: int) -> None:
+        from backstory.bounds import size
+
+        BackstoryError.__init__(
+            self,
+            f"The next session may take {size(needed)} for a moment on the disk that holds {path}, which has "
+            f"{size(free)} left. It is as it was. Free some space and run the command again: it does the rest.",
+        )
+
+
 class NoRoom(BackstoryError):
     """The disk has less room than the work may take. Nothing was changed."""
 

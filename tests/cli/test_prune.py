@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -18,6 +19,7 @@ from backstory.derive.pruning import Pruning
 from backstory.errors import BackstoryError, DiskFull, NotErased
 from backstory.store import Store, open_store
 from backstory.store.file import erasing, maintenance
+from backstory.store.intake import overwriting
 from backstory.workspace.opening import open_workspace
 from backstory.workspace.stores import pruning
 from backstory.workspace.stores.importing import no_progress
@@ -35,7 +37,7 @@ from tests.support.shell import Shell
 from tests.support.small_disk import small_disk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
@@ -630,6 +632,71 @@ def test_a_disk_with_less_room_than_the_file_is_freed_all_the_same(desk: Shell, 
         done = desk("prune", "--gone", "--yes")
         assert done.code == 0, done.err
         assert store.stat().st_size < before * 6 // 10
+
+
+def test_parts_go_only_where_the_disk_takes_what_is_written_meanwhile(desk: Shell, tmp_path: Path) -> None:
+    with filled(desk, tmp_path, megabytes=8, left=600_000) as filler:
+        short = desk("prune", "--gone", "--keep", "prompts", "--yes")
+        assert (short.code, "The next session may take" in short.err) == (74, True)
+        assert "Pruned 0 sessions." in short.out
+        assert "[pruned]" not in said(desk, "large")
+        filler.unlink()
+        assert desk("prune", "--gone", "--keep", "prompts", "--yes").code == 0
+        assert "[pruned]" in said(desk, "large")
+
+
+def test_a_store_that_cannot_take_its_wal_says_what_to_free_and_goes_on_then(desk: Shell, tmp_path: Path) -> None:
+    with filled(desk, tmp_path, megabytes=8, left=800_000) as filler:
+        with open_store(filler.parent / "backstory" / "store.db", shared=True) as store:
+            db = store.writer()
+            db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            store.write(lambda db: db.execute("insert into meta(key, value) values ('long', zeroblob(500000))"))
+        with (filler.parent / "rest").open("wb") as rest:
+            rest.write(b"x" * (shutil.disk_usage(filler.parent).free - 100_000))
+        stuck = desk("prune", "--gone", "--keep", "prompts", "--yes")
+        assert (stuck.code, "Free 0.4 MB there" in stuck.err) == (74, True), stuck.err
+        filler.unlink()
+        assert desk("prune", "--gone", "--keep", "prompts", "--yes").code == 0
+        assert "[pruned]" in said(desk, "large")
+
+
+@contextmanager
+def filled(desk: Shell, folder: Path, *, megabytes: int, left: int) -> Iterator[Path]:
+    """The machine's home on a disk of its own with so many bytes left; gives the file that fills it."""
+    small = folder / "small"
+    small.mkdir()
+    with small_disk(small, megabytes):
+        shutil.move(desk.store.parent, small / "backstory")
+        desk.environ["BACKSTORY_HOME"] = str(small / "backstory")
+        filler = small / "filled"
+        filler.write_bytes(b"x" * (shutil.disk_usage(small).free - left))
+        yield filler
+
+
+def test_what_waits_beside_the_store_is_moved_into_it_between_two_sessions(
+    desk: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "WAL_BYTES", 1)
+    lengths, write = list[int](), overwriting.write
+
+    def watched(db: apsw.Connection, plan: overwriting.Overwriting, now: int) -> bool:
+        lengths.append(desk.store.with_name("store.db-wal").stat().st_size)
+        return write(db, plan, now)
+
+    monkeypatch.setattr(overwriting, "write", watched)
+    pruned(desk, PARTS)
+    assert lengths == [0, 0]
+
+
+def test_an_erasing_for_which_the_disk_is_too_small_names_the_room(desk: Shell, tmp_path: Path) -> None:
+    with filled(desk, tmp_path, megabytes=8, left=300_000) as filler:
+        path = filler.parent / "backstory" / "store.db"
+        with open_store(path, shared=True) as store:
+            store.change(erasing.note_removal)
+        refused = desk("prune", "--gone", "--kind", "images", "--yes")
+        assert refused.code == 75
+        assert "to write it anew may take" in refused.err
+        assert not path.with_name("store.db-wal").exists()
 
 
 def test_an_erasing_that_was_cut_off_is_said_and_done_by_the_next_call(

@@ -19,6 +19,7 @@ from backstory.ingest import kept, sidecars
 from backstory.ingest.log_reader import kept_end, kept_lines
 from backstory.model import Event, Relation, Unknown, UserMessage
 from backstory.store import codec
+from backstory.store.file import maintenance
 from backstory.store.intake import overwriting
 from backstory.store.intake.batches import SUFFIX as TIMES
 from backstory.store.intake.overwriting import Overwriting, OverwrittenFile, OverwrittenLog
@@ -90,13 +91,15 @@ def prune_session(
     """Prune a session in part, and derive it anew; nothing is written if ``is_dry``.
 
     ``only``: the uids of the turns that are pruned; None: all. The caller erases the store's file when all sessions
-    are done. Raises PruneRefused where a run of it goes on, or its turns would differ then.
+    are done. Raises PruneRefused where a run of it goes on, or its turns would differ then, NoRoomLeft.
     """
     for _ in range(TRIES):
         with store.snapshot():
             plan, freed = _planned(store, session, what, only)
         if is_dry or plan is None:
             return freed
+        if not plan.is_empty:
+            maintenance.check_room_for(store, freed.before)
         if store.decide(overwriting.write, plan, store.now()):
             if not plan.is_empty:
                 for log in store.logs(session):

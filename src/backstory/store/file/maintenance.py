@@ -137,14 +137,43 @@ def free_room(store: Database) -> None:
         store.give_pages_back(PAGES_AT_ONCE)
         _empty_wal(store)
         before, free = free, store.ask(_free_pages)
-    erase(store)
+    try:
+        erase(store)
+    except errors.NotErased as refused:
+        # What was tried in vain lies in the WAL, and would fill the disk.
+        _empty_wal(store)
+        needed, left = _room(store)
+        if left < needed:
+            raise errors.NotErased(store.path, errors.too_little(needed, left)) from refused
+        raise
     _empty_wal(store)
+
+
+def keep_wal_short(store: Database) -> None:
+    """Empty the WAL where it is long: the disk may have little left."""
+    with suppress(OSError):
+        if store.path.with_name(f"{store.path.name}-wal").stat().st_size > min(WAL_BYTES, _free_bytes(store)):
+            _empty_wal(store)
+
+
+def check_room_for(store: Database, size: int) -> None:
+    """Raise NoRoomLeft where the disk has less than rewriting records of so many packed bytes may take."""
+    keep_wal_short(store)
+    needed, free = CHANGED_BYTES + size * CHANGED_PART, _free_bytes(store)
+    if free < needed:
+        raise errors.NoRoomLeft(store.path, needed, free)
 
 
 def _empty_wal(store: Database) -> None:
     # Readers may be in the way.
     with suppress(errors.StoreBusy):
-        erasing.empty_wal(store.writer(), store.path)
+        try:
+            erasing.empty_wal(store.writer(), store.path)
+        except errors.DiskFull as refused:
+            # The pages that the file grows by.
+            length = store.ask(lambda db: int(db.pragma("page_count")) * int(db.pragma("page_size")))
+            needed = max(length - store.path.stat().st_size, connection.PAGE_SIZE)
+            raise errors.WalStuck(store.path, needed) from refused
 
 
 def _free_pages(db: apsw.Connection) -> int:
@@ -164,6 +193,11 @@ PACKED_BYTES_S, READ_BYTES_S, REWRITTEN_BYTES_S = 20_000_000, 100_000_000, 50_00
 """The bytes of logs that are packed in a second, those that are looked through, and those of a file written anew."""
 PAGES_AT_ONCE = 16
 """The most free pages that are given back at a time on a nearly full disk: others take their places first."""
+WAL_BYTES = 4 * 1024 * 1024
+"""A longer WAL is emptied between two sessions that are pruned in part."""
+CHANGED_BYTES, CHANGED_PART = 2 * 1024 * 1024, 4
+"""The most bytes of pages that such a session changes, and those for each of its packed bytes: of 240 real ones none
+changed half as much beyond three for each."""
 ROOM_PART = 10
 """A file takes no more room than its own length and this part of it while it is made smaller."""
 _TO_SETTLE = "exists (select 1 from lent)"
@@ -244,7 +278,11 @@ def _has_room(store: Database) -> bool:
 def _room(store: Database) -> tuple[int, int]:
     """The most bytes that writing a file anew takes meanwhile, and those that are free on its disk."""
     size = store.path.stat().st_size
-    return size + size // ROOM_PART, shutil.disk_usage(store.path.parent).free
+    return size + size // ROOM_PART, _free_bytes(store)
+
+
+def _free_bytes(store: Database) -> int:
+    return shutil.disk_usage(store.path.parent).free
 
 
 def optimize(store: Database, before: int, progress: Callable[[int, int], None]) -> None:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from backstory.derive import pruning
 from backstory.derive.pruning import PROMPTS
-from backstory.store import codec
+from backstory.store import codec, database
 from backstory.store.file import erasing, migrate
 from backstory.store.intake import append, derived_tables, rederiving
 from backstory.store.schema import fetch
@@ -113,6 +113,8 @@ def write(db: apsw.Connection, plan: Overwriting, now: int) -> bool:
     if plan.is_empty:
         return True
     erasing.note_removal(db)
+    # It is merged once, when all are pruned: a merge now would write as much as the whole index has.
+    database.set_index(db, automerge=0, crisismerge=database.BULK_CRISIS_MERGE)
     for each in plan.logs:
         if each.changed:
             pruned.free_borrowers(db, each.log.id)
@@ -127,6 +129,7 @@ def write(db: apsw.Connection, plan: Overwriting, now: int) -> bool:
             (codec.chunk_digest(file.data), codec.pack_chunk(file.data), file.file.id),
         )
     _derive(db, plan)
+    database.reset_index(db)
     # What files beside its logs say comes behind; who is killed until then leaves it to the next ingest.
     db.execute("update logs set derived = 0 where session_id = ?", (plan.session_id,))
     db.execute("insert or ignore into meta(key, value) values (?, '1')", (migrate.STALE,))

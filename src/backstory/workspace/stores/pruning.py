@@ -442,7 +442,8 @@ class Pruner:
         try:
             maintenance.free_room(store)
         except BackstoryError as refused:
-            done.problems.append(refused)
+            if str(refused) not in map(str, done.problems):
+                done.problems.append(refused)
         with suppress(OSError):
             planned.after, planned.is_due = _length(store.path), False
 
