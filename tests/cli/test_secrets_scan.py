@@ -165,6 +165,33 @@ def test_files_beside_a_log_are_looked_through_and_no_image(bare: Shell) -> None
     assert "tool-results/out.txt" in bare("secrets", "scan").out
 
 
+@pytest.mark.parametrize("content", [b"ordinary", b"\0no text"])
+def test_a_secret_in_the_name_of_a_file_is_found_and_not_printed(bare: Shell, content: bytes) -> None:
+    put(bare, PROMPT, said(2, "ordinary"))
+    results = bare.home / ".claude" / "projects" / "-w" / HERE / "tool-results"
+    results.mkdir(parents=True)
+    (results / f"{TOKEN}.txt").write_bytes(content)
+    bare("ingest")
+    (found,) = scan(bare)["secrets"]
+    masked = f"tool-results/[{found['mask']}].txt"
+    assert [each["sidecar"] for each in found["sightings"]] == [f"{HERE}/{masked}"]
+    done = bare("secrets", "scan")
+    assert masked in done.out
+    assert TOKEN not in done.out + done.err
+
+
+def test_a_secret_in_the_name_of_what_cannot_be_read_is_not_printed(bare: Shell) -> None:
+    import apsw
+
+    put(bare, PROMPT, name=TOKEN)
+    with apsw.Connection(str(bare.store)) as db:
+        db.execute("update chunks set data = x'00'")
+    said_json, said_lines = bare("secrets", "scan", "--json"), bare("secrets", "scan")
+    assert len(said_json.json()["errors"]) == 1
+    assert "[github-token-" in said_lines.err
+    assert not any(TOKEN in done.out + done.err for done in (said_json, said_lines))
+
+
 # what was accepted ----------------------------------------------------------------------------------------------------
 
 

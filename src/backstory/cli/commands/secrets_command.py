@@ -18,6 +18,7 @@ from backstory.cli.options import (
     store_option,
 )
 from backstory.cli.trusting import may_act, trust_option
+from backstory.derive.secrets import Redactor
 from backstory.errors import StoreNotFound, UnknownValue
 from backstory.ids import LABEL_LENGTH, session_keys
 from backstory.projects.secret_notes import ACCEPTED, AcceptedSecrets
@@ -82,7 +83,7 @@ def _scan(
     if accept:
         accepted.accept(each.secret for each in _named(scan.findings, accept))
     new = [each for each in scan.findings if each.secret.digits not in accepted.secrets]
-    shown = _Shown(new)
+    shown = _Shown(new, Redactor(people=False, key=lambda: scan.key))
     if as_json and not removes:
         output.json(_as_json(scan, shown, new))
     elif not as_json:
@@ -121,9 +122,10 @@ def _named(findings: Sequence[SecretFinding], names: Sequence[str]) -> list[Secr
 
 
 class _Shown:
-    """The sessions of findings, by the store and the id there."""
+    """The sessions of findings, by the store and the id there, and their files without a secret in a name."""
 
-    def __init__(self, findings: Sequence[SecretFinding]) -> None:
+    def __init__(self, findings: Sequence[SecretFinding], redactor: Redactor) -> None:
+        self._redactor = redactor
         self._sessions: dict[tuple[int, int], LocatedSession] = {}
         meant = [where for each in findings for where in each.sessions]
         for store in {id(store): store for store, _ in meant}.values():
@@ -137,6 +139,15 @@ class _Shown:
 
     def session_of(self, place: SecretPlaceFound) -> Session:
         return self._sessions[id(place.store), place.session_id].session
+
+    def masked(self, text: str) -> str:
+        return self._redactor.text(text)
+
+    def file(self, place: SecretPlaceFound) -> str | None:
+        return None if place.file is None else self.masked(place.file)
+
+    def errors(self, counts: ScanCounts) -> list[tuple[str, str]]:
+        return [(self.masked(path), self.masked(reason)) for path, reason in counts.errors]
 
 
 def _remove(app: App, shown: _Shown, *, yes: bool) -> tuple[bool, list[str]]:
@@ -173,13 +184,13 @@ def _tell(scan: SecretScan, shown: _Shown, new: Sequence[SecretFinding]) -> None
     output.talk(f"{what}{where}{accepted}. Looked through: {looked} ({output.size(counts.bytes)} of them new).")
     if new:
         output.talk(f"Accept one: {COMMAND} --accept {new[0].secret.name} · delete the sessions: {COMMAND} --rm")
-    _tell_problems(counts)
+    _tell_problems(counts, shown)
 
 
-def _tell_problems(counts: ScanCounts) -> None:
+def _tell_problems(counts: ScanCounts, shown: _Shown) -> None:
     if counts.not_text:
         output.talk(f"Not looked at: {output.counted(counts.not_text, 'file')} beside logs, no text.")
-    for path, reason in counts.errors[:REASONS_SHOWN_MAX]:
+    for path, reason in shown.errors(counts)[:REASONS_SHOWN_MAX]:
         output.talk(output.one_liner(f"Not read: {path}: {reason}"))
     if len(counts.errors) > REASONS_SHOWN_MAX:
         output.talk(f"… and {len(counts.errors) - REASONS_SHOWN_MAX} more; --json lists all.")
@@ -192,15 +203,15 @@ def _lines(finding: SecretFinding, shown: _Shown) -> Iterator[str]:
     by_session: dict[str, list[str]] = {}
     for place in finding.places:
         uid = shown.session_of(place).uid
-        by_session.setdefault(uid, []).append(_place(place))
+        by_session.setdefault(uid, []).append(_place(place, shown))
     for uid, places in by_session.items():
         more = f" … {len(places) - PLACES_SHOWN_MAX} more" if len(places) > PLACES_SHOWN_MAX else ""
         yield f"{uid[:LABEL_LENGTH]} {' '.join(places[:PLACES_SHOWN_MAX])}{more}"
 
 
-def _place(place: SecretPlaceFound) -> str:
-    if place.file is not None:
-        return os.fsencode(place.file).decode("utf-8", "replace")
+def _place(place: SecretPlaceFound, shown: _Shown) -> str:
+    if (file := shown.file(place)) is not None:
+        return os.fsencode(file).decode("utf-8", "replace")
     return "(around its records)" if place.seq is None else f"@{place.seq}"
 
 
@@ -212,7 +223,7 @@ def _as_json(scan: SecretScan, shown: _Shown, new: Sequence[SecretFinding]) -> d
                 "mask": each.secret.name, "kind": each.secret.kind, "fingerprint": each.secret.digits,
                 "sighting_count": len(each.places), "session_count": len(each.sessions),
                 "sightings": [
-                    session_keys(shown.session_of(place).uid) | {"seq": place.seq, "sidecar": place.file}
+                    session_keys(shown.session_of(place).uid) | {"seq": place.seq, "sidecar": shown.file(place)}
                     for place in each.places
                 ],
             }
@@ -223,5 +234,5 @@ def _as_json(scan: SecretScan, shown: _Shown, new: Sequence[SecretFinding]) -> d
         "sidecars_read": counts.files,
         "bytes_read": counts.bytes,
         "sidecars_without_text": counts.not_text,
-        "errors": [{"path": path, "reason": reason} for path, reason in counts.errors],
+        "errors": [{"path": path, "reason": reason} for path, reason in shown.errors(counts)],
     }  # fmt: skip

@@ -189,11 +189,13 @@ class SecretScan:
 
     def _file(self, store: Store, file: kept_texts.KeptSidecar, known: dict[int, ScannedPart]) -> None:
         self.counts.files += 1
-        mark, before = mark_of(self.key, file.sha256), known.get(file.id)
+        name = file.name.encode("utf-8", "surrogateescape")
+        mark, before = mark_of(self.key, file.sha256, name), known.get(file.id)
         if before is None or before.mark != mark:
             data = store.ask(sidecars.read, file.id)
             self.counts.bytes += len(data)
             before = ScannedPart(mark, -1) if b"\0" in data[:BINARY_WITHIN] else self._text(None, data, mark)
+            before.found = list(dict.fromkeys([*before.found, *self._text(None, name, mark).found]))
         self.counts.not_text += before.end < 0
         known[file.id] = before
         self._add(before, store, file.session_id, file=file.name)
