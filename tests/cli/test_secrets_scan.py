@@ -10,6 +10,7 @@ import pytest
 
 from backstory.store import open_store
 from backstory.workspace.stores.secret_scan import SecretScan
+from tests.support.bench import Bench
 from tests.support.strange_records import PROMPT, put, record
 
 if TYPE_CHECKING:
@@ -45,6 +46,11 @@ def stored(bare: Shell) -> Shell:
     put(bare, *FIRST)
     put(bare, said(5, f"token {TOKEN}", THERE), name=THERE)
     return bare
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
 
 
 def uids(shell: Shell) -> set[str]:
@@ -165,6 +171,17 @@ def test_files_beside_a_log_are_looked_through_and_no_image(bare: Shell) -> None
     assert "tool-results/out.txt" in bare("secrets", "scan").out
 
 
+def test_without_a_home_store_that_of_the_project_is_scanned(bench: Bench) -> None:
+    off: dict[str, Any] = {"environ": {"BACKSTORY_STORE_ENABLED": "0"}}
+    assert bench.backstory("secrets", "scan", **off).returncode == 66
+    bench.run("hello", {"say": f"use {TOKEN}"}, {"result": True}, **off)
+    assert not (bench.home / "store.db").exists()
+    for words in ((), ("S1",)):
+        done = bench.backstory("secrets", "scan", *words, **off)
+        assert done.returncode == 1, done.stderr
+        assert done.stdout.startswith("github-token-")
+
+
 @pytest.mark.parametrize("content", [b"ordinary", b"\0no text"])
 def test_a_secret_in_the_name_of_a_file_is_found_and_not_printed(bare: Shell, content: bytes) -> None:
     put(bare, PROMPT, said(2, "ordinary"))
@@ -283,6 +300,17 @@ def test_ingest_warns_once_of_what_came_and_not_of_what_was_accepted(stored: She
     stored("secrets", "scan", "--accept", "all")
     (stored.store.parent / "secrets.scanned").unlink()
     assert stored("ingest").err == ""
+
+
+def test_ingest_says_that_the_accepted_are_of_another_machine_and_goes_on(stored: Shell) -> None:
+    stored("config", "set", "secrets.warn", "true")
+    stored("secrets", "scan", "--accept", "all")
+    (stored.store.parent / "mask.key").unlink()
+    done = stored("ingest")
+    assert (done.code, len(done.err.splitlines())) == (0, 2)
+    assert "secrets.accepted cannot be the baseline: it was made with another mask.key" in done.err
+    assert done.err.endswith("2 new secrets are in what was read: backstory secrets scan\n")
+    assert (stored("ingest").code, stored("ingest").err) == (0, "")
 
 
 # a scan that was stopped ----------------------------------------------------------------------------------------------

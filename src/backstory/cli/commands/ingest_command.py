@@ -19,6 +19,7 @@ from backstory.cli.options import AGENT, json_option, store_option
 from backstory.cli.output import wrapped
 from backstory.cli.stop_signals import stop_on_signals
 from backstory.cli.trusting import says_off
+from backstory.errors import BaselineUnusable
 from backstory.store import schema
 from backstory.store.tables import sessions
 from backstory.store.tables.session_filter import ListFilter
@@ -127,7 +128,12 @@ def _warn_of_secrets(app: App) -> None:
 
     scan = SecretScan(app.home, app.workspace.now)
     scan.scan(app.home_store)
-    accepted = AcceptedSecrets(app.home / ACCEPTED, scan.key).secrets
+    accepted = set[str]()
+    try:
+        accepted = AcceptedSecrets(app.home / ACCEPTED, scan.key).secrets if scan.came else accepted
+    except BaselineUnusable as unusable:
+        # The logs were read, so it is no failure; nothing counts as accepted.
+        output.talk(output.one_liner(str(unusable)))
     if came := [each for each in scan.findings if each.secret.digits in scan.came - accepted]:
         is_in = "is" if len(came) == 1 else "are"
         output.talk(f"{output.counted(len(came), 'new secret')} {is_in} in what was read: backstory secrets scan")

@@ -72,7 +72,7 @@ def _scan(
     app: App = ctx.obj
     if removes and accept:
         raise click.UsageError("Give one of --rm and --accept.")
-    if not app.home_store.exists:
+    if not any(store.exists for store in app.stores):
         raise StoreNotFound(app.home_store.path)
     scan = SecretScan(app.home, app.workspace.now)
     path = app.home / ACCEPTED if baseline is None else app.cwd / readable(baseline)
@@ -99,7 +99,7 @@ def _scan(
 
 
 def _wanted(app: App, named: Sequence[str], chosen: dict[str, Any]) -> Iterator[tuple[Store, set[int] | None]]:
-    """Yield each store with the sessions that are meant; None: all of it."""
+    """Yield each store with the sessions that are meant; None: all of it. Without the home's it is the project's."""
     if named:
         located = [app.workspace.resolve(each) for each in named]
         for store in {id(each.store): each.store for each in located}.values():
@@ -110,7 +110,8 @@ def _wanted(app: App, named: Sequence[str], chosen: dict[str, Any]) -> Iterator[
         for store in {id(store): store for store, _ in found}.values():
             yield store, {session.id for where, session in found if where is store}
     else:
-        yield app.home_store, None
+        for store in [app.home_store] if app.home_store.exists else app.stores:
+            yield store, None
 
 
 def _named(findings: Sequence[SecretFinding], names: Sequence[str]) -> list[SecretFinding]:
