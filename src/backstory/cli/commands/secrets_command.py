@@ -141,14 +141,11 @@ class _Shown:
     def session_of(self, place: SecretPlaceFound) -> Session:
         return self._sessions[id(place.store), place.session_id].session
 
-    def masked(self, text: str) -> str:
-        return self._redactor.text(text)
-
     def file(self, place: SecretPlaceFound) -> str | None:
-        return None if place.file is None else self.masked(place.file)
+        return None if place.file is None else self._redactor.text(place.file)
 
     def errors(self, counts: ScanCounts) -> list[tuple[str, str]]:
-        return [(self.masked(path), self.masked(reason)) for path, reason in counts.errors]
+        return [(self._redactor.text(path), self._redactor.text(reason)) for path, reason in counts.errors]
 
 
 def _remove(app: App, shown: _Shown, *, yes: bool) -> tuple[bool, list[str]]:
