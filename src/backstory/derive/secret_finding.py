@@ -11,9 +11,13 @@ from backstory.derive.secrets import Redactor
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SHAPES_VERSION = 1
+    from backstory.derive.secret_kinds import FoundSecret
+
+SHAPES_VERSION = 2
 """Raised when the shapes change, so that what was looked through by earlier ones is looked through again."""
 KEY = "private-key"
+KEY_SIGNS = ("-----BEGIN ", "-----END ", "Private-Lines:")
+"""One of these stands between the lines of two keys."""
 
 
 class NamedSecret(msgspec.Struct, frozen=True, array_like=True):
@@ -38,7 +42,7 @@ class SecretFinder:
 
     def found_in(self, data: bytes) -> list[NamedSecret]:
         """Return the secrets of a record or a file: JSON, or a text. Raises nothing that names a value."""
-        redactor = _Listing(people=False, key=self._key)
+        redactor = _Listing(self._key)
         redactor.share_words(self._words)
         try:
             value = msgspec.json.decode(data)
@@ -52,11 +56,35 @@ class SecretFinder:
 class _Listing(Redactor):
     """Lists what it was told of."""
 
+    def __init__(self, key: Callable[[], bytes]) -> None:
+        super().__init__(people=False, key=key)
+        self._named_by = dict[str, str]()
+        """For a line of a private key, and for a whole one, the line that names it, or the whole."""
+
+    def _with_masks(self, text: str, found: list[FoundSecret]) -> str:
+        lines, begin = list[str](), 0
+        for each in [each for each in found if each.name == KEY]:
+            if text.startswith(KEY_SIGNS, each.start) or any(text.find(s, begin, each.start) >= 0 for s in KEY_SIGNS):
+                self._name(lines)
+                lines = []
+            lines.append(each.secret)
+            begin = each.start
+        self._name(lines)
+        return super()._with_masks(text, found)
+
+    def _name(self, lines: list[str]) -> None:
+        """Name a key by its second line: the first one is the same in all keys of a kind."""
+        if lines:
+            name = lines[min(1, len(lines) - 1)]
+            name = next((known for known in self._named_by.values() if name in known or known in name), name)
+            for line in lines:
+                self._named_by.setdefault(line, name)
+
     def listed(self) -> list[NamedSecret]:
         """Return each secret once, in the order in which they stand there; the lines of a key are one."""
         found = dict[NamedSecret, None]()
         for key in self._told:
-            kind, _, digits = self._masks[key][1:-1].rpartition("-")
-            if kind != KEY or not any(each.kind == KEY for each in found):
-                found[NamedSecret(kind, digits)] = None
+            name = self._masks[False, self._named_by[key[1]]] if key[1] in self._named_by else self._masks[key]
+            kind, _, digits = name[1:-1].rpartition("-")
+            found[NamedSecret(kind, digits)] = None
         return list(found)
