@@ -51,7 +51,7 @@ ROOMS = {
         "that faces show beside each other; amounts of charts, and the SQL of every number",
     ),
     "cli": Budget(
-        22_170,
+        22_175,
         140,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
@@ -61,27 +61,27 @@ ROOMS = {
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(
-        8_525,
+        8_540,
         37,
         "facts of events and their words, titles, prices, projects, secrets with 150 kinds, words that tell them; "
-        "values held packed; sections of summaries",
+        "values held packed; sections of summaries; the words for what is pruned",
     ),
     "exchange": Budget(
-        3_870,
+        3_910,
         13,
-        "copies, merges, imports ready for the index; what a row is, the schema says; texts of files; frames and bytes",
+        "copies, merges, imports ready for the index; what a row is, the schema says; texts of files; pruned rows",
     ),
     "export": Budget(
-        3_255,
+        3_260,
         19,
-        "other programs' logs, restored as their files or folders were, or written; masked lines, and what tells",
+        "other programs' logs, restored as their files or folders were, or written; masked, pruned lines",
     ),
     "ingest": Budget(
-        7_665,
+        7_680,
         33,
         "from files to batches; subagents that a log reports are read along, or lent later; databases that "
         "live, also in a moment, and may be odd, documents that are written anew, folders that read as one "
-        "log, out of which no name leads; drift, and cases of it; results in files; imports derived as they come",
+        "log, out of which no name leads; drift, and cases of it; results in files; imports as they come",
     ),
     "mcp": Budget(1_640, 9, "nine tools, the protocol, and answers as text and as fields, masked alike"),
     "nouns": Budget(
@@ -98,14 +98,14 @@ ROOMS = {
     "runs": Budget(3_365, 14, "a run from its prompt to its stored end, and the reasons for its order"),
     "search": Budget(785, 3, "hits with their excerpts, and the words that near ones have, names of files"),
     "store": Budget(
-        14_815,
+        14_820,
         55,
         "the file, or one that takes its place, a reader a thread, its tables, chunks made of another log's, stores of "
         "before in memory, one filter; texts of files and of sections; what people set in contexts; "
-        "what is around a record; another store beside it; a look that changes nothing, an outline without content",
+        "around a record; another store beside it; a look that changes nothing, outlines without content, words",
     ),
     "workspace": Budget(
-        17_030,
+        17_130,
         87,
         "history of other machines; what faces ask, outlines in columns, blocks that faces draw, the fields of every "
         "question, pages with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed; "

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory import agents
+from backstory.derive.naming import pruned_words
 from backstory.derive.pruning import MARK, PROMPTS, SUMMARIES, TOOL_OUTPUTS, Pruning, is_text, texts_in
 from backstory.errors import PruneRefused
 from backstory.export.restore import Restoring
@@ -23,7 +24,6 @@ from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, ToolResult, UserMessage
 from backstory.store import open_store
 from backstory.store.tables import pruned, sidecars
-from backstory.workspace.history.sessions import pruned_words
 from tests.support.clock import NOW
 from tests.support.machines import (
     SMALL,

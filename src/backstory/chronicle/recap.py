@@ -30,6 +30,7 @@ from backstory.derive.check_programs import DeedKind
 from backstory.derive.checkpoints import SECTIONS
 from backstory.derive.naming import NO_PROMPT
 from backstory.derive.pricing import cost_as_json
+from backstory.derive.pruning import MARK
 from backstory.ids import session_keys
 from backstory.model import Relation
 
@@ -197,7 +198,7 @@ def report(found: Recap) -> Report:
         found.whose and found.whose.person, session.label, ", ".join(session.agents),
         f"{where} ({session.branch})" if where and session.branch else where or session.branch,
         local(first), counted(len(found.prompts), "turn"),
-        session.cost.known,
+        session.cost.known, session.pruned_words,
     ))  # fmt: skip
     return Report(title=session.heading or NO_PROMPT, lead=lead, sections=tuple(_sections(found)))
 
@@ -262,7 +263,7 @@ def _ended(found: Recap) -> Iterator[ReportRow]:
         return
     yield row(MARKS[progress.status], f"{progress.status.capitalize()}: {progress.reason}")
     if found.answer and progress.open != f"asked: {found.answer}":
-        yield row(f"Last answer: {found.answer}")
+        yield row("Its last answer was pruned." if found.answer == MARK else f"Last answer: {found.answer}")
     if progress.open:
         yield row(f"Open: {progress.open}")
 

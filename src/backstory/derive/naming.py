@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+PRUNED = "pruned in part"
 NO_PROMPT = "(no prompt)"
 """The title of a session in which nobody asked for anything: one that its agent continues by itself."""
 LETTERS_LEAST = 12
@@ -228,3 +229,14 @@ def repository_name(remote: str | None) -> str | None:
         return None
     host, _, path = normalised(remote).partition("/")
     return path if "." in host and "/" in path else remote if remote.count("/") == 1 and ":" not in remote else None
+
+
+def pruned_words(words: Iterable[str]) -> str:
+    """Return what was pruned of a session in part, as heads of it say.
+
+    >>> pruned_words(("prompts", "images"))
+    'pruned in part: all but prompts; images'
+    """
+    said = [f"all but {word}" if word in ("prompts", "summaries") else word for word in words]
+    said = [each.replace("all but summaries", "all but prompts and summaries") for each in said]
+    return f"{PRUNED}: {'; '.join(said)}" if said else ""

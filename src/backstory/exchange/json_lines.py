@@ -32,6 +32,7 @@ Amount = Annotated[float, Meta(ge=0)]
 Uid = Annotated[str, Meta(pattern="^[0-9A-HJKMNP-TV-Z]{26}\\Z")]
 Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}\\Z")]
 
+PrunedWord = Literal["prompts", "summaries", "tool-outputs", "images"]
 AgentName = Annotated[str, Meta(pattern="^\\w[\\w.-]*\\Z", max_length=100)]
 """The name of an agent, which is a package's: never a path."""
 
@@ -54,6 +55,14 @@ class RowLine(Line, frozen=True, kw_only=True):
     """A row of a table. ``more``: the columns that have no field of their own, by their names."""
 
     more: dict[str, Count | Amount | str] = {}
+
+
+class PrunedPart(Struct, frozen=True, kw_only=True):
+    """The parts that were pruned of a session, when, and the number that its next record got then."""
+
+    what: Annotated[list[PrunedWord], Meta(min_length=1, max_length=4)]
+    at: Time
+    next_seq: Seq
 
 
 class SessionLine(RowLine, frozen=True, kw_only=True, tag="session"):
@@ -87,6 +96,7 @@ class SessionLine(RowLine, frozen=True, kw_only=True, tag="session"):
     context_limit: Count | None = None
     context: dict[str, str] = {}
     decided: dict[str, Count] = {}
+    pruned: PrunedPart | None = None
 
 
 class LogLine(RowLine, frozen=True, kw_only=True, tag="log"):

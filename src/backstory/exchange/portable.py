@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from backstory.exchange.json_lines import (
     BoardLine,
     BranchLine,
     LogLine,
+    PrunedPart,
     RemovedLine,
     RowLine,
     SessionLine,
@@ -25,6 +26,7 @@ from backstory.exchange.json_lines import (
     TurnLine,
     ms_of,
 )
+from backstory.lazy import lazy_module
 from backstory.store import schema
 from backstory.store.codec import CodecError
 from backstory.store.schema import fetch
@@ -35,6 +37,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     import apsw
+
+    from backstory.exchange.json_lines import PrunedWord
+    from backstory.store.tables import pruned
+else:
+    pruned = lazy_module("backstory.store.tables.pruned")
 
 R = TypeVar("R", bound=RowLine)
 LINES: dict[str, type[RowLine]] = {
@@ -74,6 +81,7 @@ def extent(db: apsw.Connection, session_id: int) -> Extent | None:
         branches=[name for (name,) in git_branches],
         context=decisions.context_of(db, row["uid"]),
         decided=decisions.times(db, row["uid"]),
+        pruned=_pruned(db, session_id),
     )
     rows = _rows(db, "logs", "session_id = ? order by id", (session_id,), "id")
     asked = (
@@ -84,6 +92,14 @@ def extent(db: apsw.Connection, session_id: int) -> Extent | None:
         raise CodecError(f"a log of session {session_id} has not the length that it is said to have")
     logs = {each.pop("id"): LogLine(log=number, **each) for number, each in enumerate(rows, 1)}
     return Extent(session=session, logs=logs)
+
+
+def _pruned(db: apsw.Connection, session_id: int) -> PrunedPart | None:
+    note = pruned.noted(db, session_id)
+    if note is None:
+        return None
+    what = cast("list[PrunedWord]", note.words)
+    return PrunedPart(what=what, at=iso(note.at) or "", next_seq=note.next_seq)
 
 
 def turns(db: apsw.Connection, session_id: int, after: int, limit: int, since: int = 0) -> list[tuple[int, TurnLine]]:

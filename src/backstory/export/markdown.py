@@ -14,6 +14,7 @@ from backstory.bounds import iso
 from backstory.conversation.compact import without_wrapping
 from backstory.conversation.pairing import results_below_calls, without_repeats
 from backstory.derive.essence import changed_lines, essence, why, without_terminal_codes, words_of
+from backstory.derive.naming import pruned_words
 from backstory.export.safe_markdown import code, fenced, plain, prose, quoted, ref, summary
 from backstory.export.shared import SharedEvent
 
@@ -90,6 +91,8 @@ def _head(session: SharedSession, *, is_masked: bool) -> Iterator[str]:
         plain(session.cost.known),
     ]
     yield from ("", " · ".join(each for each in facts if each))
+    if session.pruned:
+        yield from ("", f"*{pruned_words(session.pruned).capitalize()}.*")
     if is_masked:
         yield from ("", "*Secrets, and people's names in paths, are masked.*")
 

@@ -50,6 +50,8 @@ class SharedSession(Struct, frozen=True, kw_only=True):
     cost: Cost
     turns: tuple[SharedTurn, ...]
     refs: tuple[SharedRef, ...]
+    pruned: tuple[str, ...] = ()
+    """The words for what was pruned of it in part; none: it is whole."""
 
 
 class SharedEvent(Struct, frozen=True, kw_only=True):
@@ -81,6 +83,7 @@ def session_as_json(session: SharedSession) -> dict[str, Any]:
         "branch": session.branch,
         "started": iso(session.started),
         "turn_count": len(session.turns),
+        "pruned": session.pruned or None,
         **cost_as_json(session.cost),
     }
 

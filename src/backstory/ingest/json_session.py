@@ -26,6 +26,7 @@ from backstory.exchange.json_lines import (
     ms_of,
 )
 from backstory.exchange.portable import row_of
+from backstory.lazy import lazy_module
 from backstory.model import KINDS, AssistantText, At, Outcome, Parts, encoded, event_from_json, event_to_json
 from backstory.store import codec
 from backstory.store.intake import derived_tables
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from backstory.exchange.imported import StagedRows
     from backstory.exchange.json_lines import Line, RowLine, SessionLine
     from backstory.model import Event
+    from backstory.store.tables import pruned
+else:
+    pruned = lazy_module("backstory.store.tables.pruned")
 
 OUTCOMES = frozenset(each.value for each in Outcome)
 _BEGINS = {kind: b'{"' + kind.encode() + b'"' for kind in KINDS}
@@ -109,6 +113,12 @@ class StagedSession:
             )
         if self._omitted is not None:
             self._omitted.end(self._rows, trusted=self._trusted)
+        if self._line.pruned is not None:
+            # Its logs are as pruned as they are to be.
+            for each in self._logs if self._omitted is None else [self._omitted]:
+                self._rows.add(
+                    "pruned", session_id=self.id, log_id=each.id, name="", start=pruned.WHOLE, length=each.length
+                )
         self._rows.counts.append((self._line.context_chars, self._line.context_limit, self.id))
 
     def _add_session(self) -> None:
@@ -117,6 +127,12 @@ class StagedSession:
             raise Wrong("it does not say when the session began")
         self._check_seq(line.leaf_seq)
         self._rows.add("sessions", id=self.id, **row_of(line, trusted=trusted))
+        if line.pruned is not None:
+            self._check_seq(line.pruned.next_seq - 1)
+            self._rows.add(
+                "pruned", session_id=self.id, log_id=0, name="", start=0, length=line.pruned.next_seq,
+                what=" ".join(line.pruned.what), at=ms_of(line.pruned.at),
+            )  # fmt: skip
         for name in dict.fromkeys(line.branches):
             self._rows.add("session_branches", session_id=self.id, branch=name)
         if trusted and line.decided:
@@ -298,7 +314,7 @@ class OmittedLog:
     """
 
     def __init__(self, session: SessionLine, session_id: int, log_id: int) -> None:
-        self._uid, self._session_id, self._log_id = session.uid, session_id, log_id
+        self._uid, self._session_id, self.id = session.uid, session_id, log_id
         self._bytes = _Bytes(log_id)
         self._record: list[tuple[EventLine, Event, tuple[Any, ...]]] = []
         """The events of the last record, each with its row up to the columns that say where that lies."""
@@ -306,6 +322,11 @@ class OmittedLog:
         self._deriver, self._cwd = Deriver(), session.cwd or None
         self._answers = dict[str, str]()
         self._is_derived = True
+
+    @property
+    def length(self) -> int:
+        """The number of its bytes so far."""
+        return self._bytes.end
 
     def take(self, line: EventLine, event: Event, row: tuple[Any, ...], rows: StagedRows) -> None:
         """Take an event, with its row as far as it is known."""
@@ -326,7 +347,7 @@ class OmittedLog:
         tail_hash, frames = self._bytes.finish(rows)
         pending = self._deriver.state() if self._is_derived else None
         rows.add(
-            "logs", id=self._log_id, session_id=self._session_id, agent=API, kind=kind_of(JSON, trusted=trusted),
+            "logs", id=self.id, session_id=self._session_id, agent=API, kind=kind_of(JSON, trusted=trusted),
             native_id=self._uid, tail_hash=tail_hash, read_to=self._bytes.end, parsed_to=self._bytes.end, frames=frames,
             derived=derived_tables.VERSION if self._is_derived else 0,
             pending=codec.pack_text(pending) if pending else None,
@@ -345,7 +366,7 @@ class OmittedLog:
         self._is_derived = self._is_derived and len(text) <= LINE_BYTES_MAX
         for _, event, row in self._record:
             scope, words = self._derived(event, At(first.seq, row[1], first.turn, at))
-            place = self._log_id, start, len(text)
+            place = self.id, start, len(text)
             rows.add_event(self._session_id, (*row, *place), size=len(row[-2]), scope=scope, text=words)
         self._record.clear()
 
@@ -373,7 +394,7 @@ class OmittedLog:
     def _add_range(self, rows: StagedRows) -> None:
         if (each := self._range) is not None:
             rows.add(
-                "numbers", log_id=self._log_id, start=each.start, stop=each.stop, first_seq=each.first_seq,
+                "numbers", log_id=self.id, start=each.start, stop=each.stop, first_seq=each.first_seq,
                 records=each.records,
             )  # fmt: skip
 

@@ -177,7 +177,7 @@ def _hit(hit: Excerpt, labels: dict[str, str], answer: ToolAnswer, excerpt: str)
     session = hit.session
     facts = [
         minute(hit.stored.at) or session.created[:16].replace("T", " "), ", ".join(session.agents),
-        session.shown_project, session.branch or "",
+        session.shown_project, session.branch or "", session.pruned_fact,
         # Its own title: the session that it counts for may be of another repository.
         answer.begun(session.shown_title or "(no prompt)", HIT_TITLE_CHARS),
     ]  # fmt: skip
@@ -194,7 +194,7 @@ def _hit_lines(hit: dict[str, Any]) -> str:
 
 
 def _session_words(session: Session, label: str, answer: ToolAnswer) -> str:
-    facts = [", ".join(session.agents), session.shown_project, session.branch or ""]
+    facts = [", ".join(session.agents), session.shown_project, session.branch or "", session.pruned_fact]
     title = answer.begun(session.shown_title or "(no prompt)", TITLE_CHARS)
     return f"{label} · {' · '.join(filter(None, facts))} · {title}"
 

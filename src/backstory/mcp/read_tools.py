@@ -248,7 +248,7 @@ def _head_line(read: ReadSession, label: str, answer: ToolAnswer) -> str:
     facts = [
         ", ".join(session.agents), session.project_name, session.branch or "",
         f"{session.created[:16].replace('T', ' ')} to {minute(session.last_active)}", _turns(session.turns),
-        f"{session.events} events",
+        f"{session.events} events", session.pruned_words,
     ]  # fmt: skip
     title = answer.begun(session.heading or "(no prompt)", PROMPT_CHARS)
     return f"Session {label} · {' · '.join(filter(None, facts))} · {title}"

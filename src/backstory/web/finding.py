@@ -86,7 +86,7 @@ def found(reader: Reader, typed: Mapping[str, str], home: Path, now: int, today:
 def _session(excerpts: list[Excerpt], now: int) -> SessionHits:
     first = excerpts[0]
     session, shown = first.session, first.shown
-    about = [", ".join(session.agents), session.shown_project, session.branch or ""]
+    about = [", ".join(session.agents), session.shown_project, session.branch or "", session.pruned_fact]
     return SessionHits(
         heading=plain(shown.shown_title or session.shown_title) or NO_PROMPT,
         about=plain(" · ".join(each for each in about if each)),

@@ -122,7 +122,7 @@ def row(session: ListedSession, now: int) -> SessionRow:
     return SessionRow(
         uid=session.uid,
         where=f"/s/{session.uid}",
-        heading=plain(f"{session.origin_mark}{session.heading}") or NO_PROMPT,
+        heading=plain(f"{session.origin_mark}{session.pruned_mark}{session.heading}") or NO_PROMPT,
         mark=OUTCOMES.get(state, ("", ""))[0],
         state=state,
         agents=plain(", ".join(session.agents)),

@@ -26,7 +26,7 @@ from backstory.cli.options import (
 from backstory.cli.output import fact_lines
 from backstory.derive import moments
 from backstory.derive.moments import OUTCOMES, RUNNING
-from backstory.derive.naming import NO_PROMPT
+from backstory.derive.naming import NO_PROMPT, PRUNED
 from backstory.store.tables.sessions import Sort
 from backstory.workspace.history import sessions
 from backstory.workspace.history.sessions import Page, SessionFilter
@@ -221,7 +221,7 @@ def _row(session: ListedSession, shown: ListOptions) -> _Row:
     when = moments.when if shown.sort else moments.when_below_heading
     full, degree = meter_words(session.meter, METER_LEAST)
     about = {
-        "origin": session.origin,
+        "origin": ", ".join(filter(None, (session.origin, PRUNED if session.pruned else ""))),
         "agent": _cleaned(", ".join(session.agents)),
         "active": "running" if session.is_running else when(session.last_active, shown.now),
         "project": _project(session.project_name) if shown.everywhere else "",
@@ -311,7 +311,7 @@ def _next_steps(page: SessionPage, shown: ListOptions) -> Sequence[str]:
 
 
 def _title(session: ListedSession) -> str:
-    return f"{session.origin_mark}{session.heading or NO_PROMPT}"
+    return f"{session.origin_mark}{session.pruned_mark}{session.heading or NO_PROMPT}"
 
 
 def _project(name: str) -> str:

@@ -19,6 +19,7 @@ Each hit has:
   that are near after the others, but for other forms of the words in a prompt: these come before sessions in which
   tools alone printed the words, and after prompts with the words as typed;
 - ``from_elsewhere``: whether the session came with a store that nobody had trusted;
+- ``pruned``: what was pruned of the session in part, as in `list`; null: it is whole;
 - ``native_id``: the agent's own id of the session, and ``resume_command``: the words of its own command that
   continues it; null for runs of backstory, subagents and sessions from elsewhere, which `resume --trust` continues;
 - ``snippet``: one line of its text, and ``marks``: [start, end] of each match in it, in characters (code points).
@@ -327,6 +328,7 @@ def _group(found: list[Excerpt], labels: dict[str, str], now: int) -> HitGroup:
     counts = first.events > 0 and not first.near and not first.copied
     facts = (
         "from elsewhere" if session.elsewhere is not None else "",
+        session.pruned_fact,
         ", ".join(session.agents),
         session.shown_project,
         moments.when(at, now) if sys.stdout.isatty() else output.local(at)[:10],

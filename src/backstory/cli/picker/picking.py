@@ -461,7 +461,7 @@ def _session_row(session: ListedSession, now: int) -> PickRow:
         uid=session.uid, mark=mark, colour=colour, when=when(session.last_active, now),
         agent=", ".join(session.agents), project=session.project_name, number=session.number or "",
         branch=session.branch or "", turns=session.turns, cost=session.cost.known,
-        title=f"{session.origin_mark}{session.heading or NO_PROMPT}",
+        title=f"{session.origin_mark}{session.pruned_mark}{session.heading or NO_PROMPT}",
     )  # fmt: skip
 
 

@@ -132,5 +132,7 @@ def status_line(transcript: Transcript, today: str, columns: int) -> str:
         if room >= TITLE_COLUMNS_LEAST:
             break
     number = session.number or (session.label if room >= TITLE_COLUMNS else "")
-    title = output.one_line(f"{number} {session.heading or NO_PROMPT}".strip(), max(min(TITLE_COLUMNS, room), 1))
+    title = output.one_line(
+        f"{number} {session.pruned_mark}{session.heading or NO_PROMPT}".strip(), max(min(TITLE_COLUMNS, room), 1)
+    )
     return f"{start}{output.style(title, bold=True)}{behind}"

@@ -254,7 +254,10 @@ def note_again(db: apsw.Connection, uid: str, before: PruneNote, old: Collection
         "and uid in (select value from json_each(?))) from sessions s where s.uid = ?",
         (json_list(sorted(old)), uid),
     )
-    note(db, session_id, before.pruning, before.at, next_seq)
+    came = noted(db, session_id)
+    what = before.pruning if came is None else before.pruning | came.pruning
+    db.execute("delete from pruned where session_id = ? and start = ?", (session_id, WHOLE))
+    note(db, session_id, what, before.at, next_seq)
 
 
 # brought back ---------------------------------------------------------------------------------------------------------

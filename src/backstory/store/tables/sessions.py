@@ -123,6 +123,11 @@ class Session(Struct, frozen=True, kw_only=True):
         return naming.title_of(self.name, self.title, self.saying or self.first_prompt)
 
     @property
+    def pruned_fact(self) -> str:
+        """The words for one that was pruned in part, as lists have them; '' where it is whole."""
+        return naming.PRUNED if self.pruned else ""
+
+    @property
     def shown_project(self) -> str:
         """The name of its project, which no other project has."""
         return self._shown.name

@@ -265,6 +265,7 @@ def hit_as_json(found: Excerpt, labels: dict[str, str]) -> dict[str, Any]:
         "marks": found.marks,
         "score": round(found.score, 4),
         "from_elsewhere": session.elsewhere is not None,
+        "pruned": (session.pruned or "").split() or None,
         "native_id": session.native_id,
         "resume_command": None
         if session.elsewhere

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from backstory.bounds import INTEGER_MAX, iso
-from backstory.derive.naming import main_folder
+from backstory.derive.naming import PRUNED, main_folder, pruned_words
 from backstory.errors import BackstoryError, CursorUnknown, UnknownValue
 from backstory.ids import session_keys
 from backstory.lazy import lazy_module, lazy_regex
@@ -192,6 +192,11 @@ class ListedSession(Struct, frozen=True, kw_only=True):
         """The same as a mark before its heading."""
         return f"[{self.origin}] " if self.origin else ""
 
+    @property
+    def pruned_mark(self) -> str:
+        """The same of one that was pruned in part."""
+        return f"[{PRUNED}] " if self.pruned else ""
+
 
 class LastTurn(Struct, frozen=True):
     """The cost and tokens of a session's last turn."""
@@ -257,17 +262,6 @@ def listed(
         is_running=is_running,
         pruned=tuple((session.pruned or "").split()),
     )
-
-
-def pruned_words(words: Sequence[str]) -> str:
-    """Return what was pruned of a session in part, as heads of it say.
-
-    >>> pruned_words(("prompts", "images"))
-    'pruned in part: all but prompts; images'
-    """
-    said = [f"all but {word}" if word in ("prompts", "summaries") else word for word in words]
-    said = [each.replace("all but summaries", "all but prompts and summaries") for each in said]
-    return f"pruned in part: {'; '.join(said)}" if said else ""
 
 
 def page_as_json(page: SessionPage) -> dict[str, Any]:

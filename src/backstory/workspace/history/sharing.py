@@ -107,6 +107,7 @@ def _session(transcript: Transcript) -> SharedSession:
             for each in refs
         ),
         cost=session.cost,
+        pruned=session.pruned,
     )
 
 
