@@ -13,6 +13,7 @@ import pytest
 
 from backstory.ingest.reported import lend
 from backstory.store import open_store
+from backstory.store.file.migrate import SCHEMA_VERSION
 from tests.fails_before import ROOT
 from tests.support.machines import Machine, kept
 from tests.support.portable import exported
@@ -92,7 +93,7 @@ def test_a_store_of_today_is_refused_unchanged(today: Machine, program: Program,
     program.store.write_bytes(content)
     done = program(*words)
     assert done.returncode == 76
-    assert "has schema 5" in done.stderr
+    assert f"has schema {SCHEMA_VERSION}" in done.stderr
     assert "was not changed" in done.stderr
     assert program.store.read_bytes() == content
 

@@ -14,6 +14,7 @@ import apsw
 import pytest
 
 from backstory.cli.tui.sent import TypedText
+from backstory.store.file.migrate import SCHEMA_VERSION
 from tests.support.forked import COMMAND, COPIED
 from tests.support.going import state
 from tests.support.running import GOOD, is_alive, until, until_stored
@@ -255,7 +256,8 @@ def no_store(store: Path) -> Iterator[None]:
 
 
 FAULTS = [
-    (moved, "There is no store at"), (removed, "There is no store at"), (newer, "has schema 95; this version"),
+    (moved, "There is no store at"), (removed, "There is no store at"),
+    (newer, f"has schema {SCHEMA_VERSION + 90}; this version"),
     (no_store, "is not a backstory store"),
 ]  # fmt: skip
 
