@@ -23,7 +23,7 @@ from tests.support.cron import put_crontab
 from tests.support.forked import COMMAND
 from tests.support.going import state, until
 from tests.support.house import ROOT
-from tests.support.read_only import read_only
+from tests.support.read_only import read_only, without_power
 from tests.support.small_disk import small_disk
 from tests.support.strange_records import NEW_TYPE, PROMPT, put
 from tests.support.terminal import Terminal
@@ -286,6 +286,70 @@ def test_a_read_only_home_is_found_and_opened(machine: Shell) -> None:
         mend(machine, "home-read-only")
 
 
+def as_anyone(shell: Shell, *words: str) -> Done:
+    """The command without the power of root over files."""
+    from tests.support.shell import Done
+
+    done = subprocess.run(
+        [*COMMAND, *words], cwd="/", env=shell.environ, capture_output=True, text=True, check=False,
+        preexec_fn=without_power,
+    )  # fmt: skip
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("closed", ["backstory", "."])
+def test_a_home_that_may_not_be_entered_is_found_and_opened(machine: Shell, closed: str) -> None:
+    folder = machine.home / closed
+    try:
+        folder.chmod(0)
+        done = as_anyone(machine, "doctor", "--json")
+        (told,) = done.json()["findings"]
+        assert (done.code, told["finding"], told["command"]) == (FOUND, "home-closed", ["chmod", "u+rwx", str(folder)])
+        assert as_anyone(machine, "doctor", "--bundle", "b.zip").code == NOT_CONFIRMED
+        assert typed(machine, told["as_typed"]).code == 0
+    finally:
+        folder.chmod(0o700)
+    assert found(machine) == {}
+
+
+def test_a_folder_of_notes_that_may_not_be_read_stops_nothing(machine: Shell) -> None:
+    notes = machine.store.with_name("installed")
+    notes.mkdir(mode=0)
+    done = as_anyone(machine, "doctor")
+    notes.chmod(0o700)
+    assert (done.code, done.err) == (0, "")
+
+
+def test_a_project_that_may_not_be_entered_is_not_gone(machine: Shell) -> None:
+    project = machine.home / "closed"
+    (project / ".backstory").mkdir(parents=True)
+    (machine.store.parent / "projects").mkdir(mode=0o700)
+    note = machine.store.parent / "projects" / ("0" * 26)
+    note.touch(0o600)
+    note.write_text(f"{project}/.backstory/sessions.bks")
+    project.chmod(0)
+    done = as_anyone(machine, "doctor", "--json")
+    project.chmod(0o700)
+    assert done.err == ""
+    assert [each["finding"] for each in done.json()["findings"]] == ["store-unreadable"]
+    assert set(found(machine)) == {"store-gone"}
+
+
+@pytest.mark.parametrize("mode", [0o400, 0o440 & 0o500])
+def test_a_store_that_cannot_be_written_is_found_and_opened(machine: Shell, mode: int) -> None:
+    machine.store.chmod(mode)
+    assert found(machine)["store-read-only"]["command"] == ["chmod", "u+rw", str(machine.store)]
+    mend(machine, "store-read-only")
+
+
+def test_a_store_that_cannot_be_read_is_opened(machine: Shell) -> None:
+    machine.store.chmod(0)
+    (told,) = as_anyone(machine, "doctor", "--json").json()["findings"]
+    assert told["finding"] == "store-unreadable"
+    assert typed(machine, told["as_typed"]).code == 0
+    assert found(machine) == {}
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
 def test_a_file_of_another_account_is_taken_back(machine: Shell) -> None:
     os.chown(machine.store, 12_345, -1)
@@ -510,6 +574,28 @@ def test_fix_says_what_failed_and_goes_on(machine: Shell) -> None:
     told = done.json()
     assert [each["exit_code"] for each in told["fixed"]] == [3, 0, 0, 0]
     assert ([each["finding"] for each in told["findings"]], done.code) == (["home-open"], FOUND)
+
+
+@pytest.mark.parametrize("settings", ['[prune]\nolder = "1d"\n', '[prune]\nto_size = "1K"\n[list]\nlimit = "x"\n'])
+def test_fix_prunes_nothing_where_a_rule_would(machine: Shell, settings: str) -> None:
+    """Also where a setting is wrong beside the rule."""
+    config = machine.store.with_name("config.toml")
+    config.touch(0o600)
+    config.write_text(settings)
+    sql(machine.store, "insert into search_index(search_index, rank) values ('automerge', 0)")
+    sql(machine.store, "update logs set derived = 1")
+    sql(machine.store, "insert into meta(key, value) values ('stale', '1')")
+    os.utime(machine.store.with_name("folders.seen"), (1_600_000_000, 1_600_000_000))
+    before = machine("list", "--all", "--json").json()
+    told = found(machine)
+    assert told["derived-stale"]["command"] == ["backstory", "reindex", "--derived", "--store", str(machine.store)]
+    assert {name for name, each in told.items() if each["command"] == ["backstory", "ingest"]} == {
+        "ingest-cut-off", "logs-deleted-soon",
+    }  # fmt: skip
+    done = machine("doctor", "--fix", "--yes", "--json")
+    assert not [each["as_typed"] for each in done.json()["fixed"] if "ingest" in each["as_typed"]]
+    assert "derived-stale" not in {each["finding"] for each in done.json()["findings"]}
+    assert machine("list", "--all", "--json").json() == before != []
 
 
 @pytest.mark.slow

@@ -175,7 +175,7 @@ def write_bundle(app: App, typed: str, *, yes: bool) -> int:
 def _config_of(app: App) -> Config | None:
     try:
         return app.config
-    except BackstoryError:
+    except (BackstoryError, OSError):
         return None
 
 

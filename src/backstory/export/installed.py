@@ -60,8 +60,10 @@ class InstallNotes:
 
     def all(self, what: str) -> list[InstallNote]:
         """The notes that can be read, by path."""
-        found = []
-        for file in self.folder.glob("*.json"):
+        found, files = list[InstallNote](), list[Path]()
+        with suppress(OSError):
+            files = [*self.folder.glob("*.json")]
+        for file in files:
             with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
                 found.append(msgspec.json.decode(file.read_bytes(), type=InstallNote))
         return sorted((each for each in found if each.what == what), key=lambda each: each.path)

@@ -7,7 +7,7 @@ import shutil
 import stat
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
@@ -57,6 +57,41 @@ def state_of(home: Path) -> HomeState:
         is_writable=is_writable, may_own=found.st_uid == own and not found.st_mode & stat.S_IWUSR, is_open=is_open,
         owner=min(others, default=None), file_system=file_system(home), free_bytes=shutil.disk_usage(home).free,
     )  # fmt: skip
+
+
+class ClosedFolder(NamedTuple):
+    """A folder that this account may not enter. ``is_own``: it may change that."""
+
+    folder: Path
+    is_own: bool
+
+
+def closed_above(home: Path) -> ClosedFolder | None:
+    """The first folder on the way to a home, or the home itself, that may not be entered; None where all may."""
+    for folder in (*reversed(home.parents), home):
+        try:
+            found = folder.stat()
+        except OSError:
+            return None
+        if stat.S_ISDIR(found.st_mode) and not os.access(folder, os.X_OK | (os.R_OK if folder == home else 0)):
+            return ClosedFolder(folder, found.st_uid == os.geteuid())
+    return None
+
+
+def is_read_only(path: Path) -> bool:
+    """Return True if a file is there that may not be written, also by root where its mode says so."""
+    try:
+        return not (os.access(path, os.W_OK) and path.stat().st_mode & stat.S_IWUSR)
+    except OSError:
+        return False
+
+
+def is_own(path: Path) -> bool:
+    """Return True if a file belongs to this account, which may change its mode then."""
+    try:
+        return path.stat().st_uid == os.geteuid()
+    except OSError:
+        return False
 
 
 def file_system(folder: Path) -> str:

@@ -78,9 +78,15 @@ class QueueLook(Struct, frozen=True, kw_only=True):
 
 def look(path: Path, *, is_ours: bool = True) -> StoreLook:
     """Look at a store. Of one from elsewhere, which may hold anything, only its schema and id are read."""
-    if not connection.exists(path):
-        return StoreLook(path=path, state=MISSING)
-    known: dict[str, Any] = {"path": path, "bytes": path.stat().st_size}
+    known: dict[str, Any] = {"path": path}
+    try:
+        known["bytes"] = path.stat().st_size
+    except PermissionError:
+        return StoreLook(**known, state=UNREADABLE)
+    except OSError:
+        return StoreLook(**known, state=MISSING)
+    if not known["bytes"]:
+        return StoreLook(**known, state=MISSING)
     try:
         connection.check_header(path)
         is_left = _is_left(path)
@@ -121,12 +127,12 @@ def look_at_queue(path: Path) -> QueueLook:
 @contextmanager
 def opened(path: Path) -> Iterator[apsw.Connection]:
     """A connection that leaves a file, and all beside it, as they are."""
-    has_wal = path.with_name(path.name + "-wal").exists()
+    has_wal = _is_there(path.with_name(path.name + "-wal"))
     # Without a WAL there is nothing to wait for; with one, its index is read and never made.
     how = "readonly_shm=1" if has_wal else "immutable=1"
-    if connection.is_interrupted(path):
+    if _is_there(path.with_name(path.name + "-journal")):
         how = "mode=ro"
-    elif has_wal and not path.with_name(path.name + "-shm").exists():
+    elif has_wal and not _is_there(path.with_name(path.name + "-shm")):
         how = "immutable=1"
     with closing(apsw.Connection(f"file:{quote(str(path))}?{how}", flags=READ_ONLY)) as db:
         db.set_busy_timeout(BUSY_MS)
@@ -141,7 +147,7 @@ def user_of(path: Path) -> LockHolder | None:
     """The process that has a store open, or writes it; None where the system names none."""
     # A process that opens the file a second time, and closes that, loses its locks on it, but not on the WAL's index.
     index = path.with_name(path.name + "-shm")
-    return (waiting.holder_of(index, USED_BYTE) if index.exists() else None) or waiting.holder_of(path)
+    return (waiting.holder_of(index, USED_BYTE) if _is_there(index) else None) or waiting.holder_of(path)
 
 
 def sqlite_version() -> str:
@@ -161,6 +167,14 @@ def sqlite_lacks(version: str, options: tuple[str, ...] = tuple(apsw.compile_opt
 
 LEAST = (3, 43)
 """The first SQLite whose index can forget rows without their content."""
+
+
+def _is_there(path: Path) -> bool:
+    """Return True if a file is there; what may not be asked about is not."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 def _facts(db: apsw.Connection) -> dict[str, Any]:

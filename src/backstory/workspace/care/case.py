@@ -57,6 +57,13 @@ class Case:
         except BackstoryError as refused:
             return refused
 
+    @property
+    def may_prune(self) -> bool:
+        """True if an ingest into the home store may remove something by a rule of the settings, as far as known."""
+        if isinstance(self.settings, BackstoryError):
+            return True
+        return bool(self.settings.prune.older or self.settings.prune.to_size)
+
     @cached_property
     def home_state(self) -> HomeState | None:
         """The state of the home folder; None where it is not there, or may not be entered."""
@@ -88,7 +95,7 @@ class Case:
     def project(self) -> Path | None:
         """The store of the project of this folder, if it has one that is not the home's."""
         path = project_root(self.folder) / PROJECT_STORE
-        return path if self.named is None and path.is_file() and file_at(path) != file_at(self.store) else None
+        return path if self.named is None and is_file(path) and file_at(path) != file_at(self.store) else None
 
     @cached_property
     def projects(self) -> list[StoreLook]:
@@ -96,7 +103,7 @@ class Case:
         found: list[StoreLook] = []
         for each in self.notes[:STORES_MAX] if self.named is None else ():
             path = Path(each.path)
-            if path.is_file() and not any(known.path == path for known in found):
+            if may_be_file(path) and not any(known.path == path for known in found):
                 look = self.look(path)
                 if self.is_ours(look):
                     found.append(look)
@@ -110,9 +117,36 @@ class Case:
     def is_ours(self, look: StoreLook) -> bool:
         """Return True if a project's store was created here, or a person trusted it."""
         device, inode = file_at(look.path) or (None, None)
-        is_link = look.path.is_symlink() or look.path.parent.is_symlink()
+        is_link = is_file(look.path) and (look.path.is_symlink() or look.path.parent.is_symlink())
         seen = Seen(path=str(look.path), store_id=look.store_id or None, device=device, inode=inode, is_link=is_link)
         # Of one that cannot be read its id is unknown, and its place tells.
         return whose(seen, self.notes) == Verdict.OURS or (
             not look.store_id and any(each.path == str(look.path) for each in self.notes)
         )
+
+
+def is_file(path: Path) -> bool:
+    """Return True if a file is there, and may be asked about."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def may_be_file(path: Path) -> bool:
+    """Return True if a file is there, or nobody may ask."""
+    try:
+        return path.is_file()
+    except OSError:
+        return True
+
+
+def is_gone(path: Path) -> bool:
+    """Return True if nothing is there; a folder that may not be entered may still have it."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):
+        return False
+    return False

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from backstory.errors import BackstoryError
 from backstory.workspace.care import clients, machine, stores
 from backstory.workspace.care.findings import US, Finding
@@ -21,8 +23,14 @@ def check_up(case: Case) -> list[Finding]:
     """Return all that is found, what needs mending first. Nothing is changed."""
     if found := list(machine.of_marks(case)):
         return found
-    found = [each for question in QUESTIONS for each in question(case)]
+    found = [_checked(case, each) for question in QUESTIONS for each in question(case)]
     return sorted(found, key=lambda each: not each.kind.is_ill)
+
+
+def _checked(case: Case, each: Finding) -> Finding:
+    """An ingest that may prune is not safe."""
+    is_ingest = each.command[:2] == (US, "ingest") and not {"--store", "--schedule"} & {*each.command}
+    return replace(each, is_safe=False) if is_ingest and each.is_safe and case.may_prune else each
 
 
 def of_sync(case: Case) -> Iterator[Finding]:

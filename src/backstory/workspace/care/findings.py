@@ -36,6 +36,7 @@ KINDS = {
         "Another home has a copy of this store. Each goes on by itself: what is stored in one is not in the other.",
     ),
     "home-not-a-folder": Kind("home", True, "A file has the place of the home folder: move it, or set BACKSTORY_HOME."),
+    "home-closed": Kind("home", True, "This account may not enter the home, or a folder that it lies in."),
     "home-read-only": Kind("home", True, "The home cannot be written, so nothing new is stored."),
     "home-of-other": Kind("home", True, "The home, or a file in it, belongs to another account of this machine."),
     "home-open": Kind("home", True, "Other accounts of this machine may enter the home, or read a file in it."),
@@ -52,6 +53,7 @@ KINDS = {
         "`backstory restore --all --to FOLDER` saves what is whole.",
     ),
     "store-unreadable": Kind("stores", True, "The store cannot be read by this account."),
+    "store-read-only": Kind("stores", True, "The store cannot be written, so nothing new is stored."),
     "store-newer": Kind("stores", True, "A newer backstory wrote the store: upgrade this one."),
     "store-older": Kind("stores", True, "The store has the tables of an earlier version."),
     "store-draft": Kind(

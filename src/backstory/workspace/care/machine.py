@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from backstory.bounds import size
 from backstory.errors import BackstoryError
 from backstory.export.installed import SERVER, InstallNotes
-from backstory.projects.home_state import is_network
+from backstory.projects.home_state import closed_above, is_network
 from backstory.projects.registry import file_at
 from backstory.store import moves
 from backstory.store.file import maintenance, untouched
@@ -50,7 +50,10 @@ def of_settings(case: Case) -> Iterator[Finding]:
 def of_marks(case: Case) -> Iterator[Finding]:
     """A home that is no folder, that was moved, or whose move was not finished: then nothing else can be asked."""
     home = case.home
-    if home.is_file():
+    if (closed := closed_above(home)) is not None:
+        mend = ("chmod", "u+rwx", str(closed.folder)) if closed.is_own else ()
+        yield Finding(name="home-closed", about=str(closed.folder), command=mend)
+    elif home.is_file():
         yield Finding(name="home-not-a-folder", about=str(home))
     elif (moved := moves.moved_to(home)) is not None and moved.is_over:
         yield Finding(

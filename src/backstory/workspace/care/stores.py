@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory.bounds import counted
+from backstory.projects import home_state
 from backstory.runs.lock import host, is_held, is_taken
 from backstory.runs.spool import SPOOLS, list_spools
 from backstory.store.file import untouched
 from backstory.store.tables.queue import QueuedKind, path_beside
+from backstory.workspace.care.case import is_gone
 from backstory.workspace.care.findings import US, Finding
 
 if TYPE_CHECKING:
@@ -41,10 +43,15 @@ def of_stores(case: Case) -> Iterator[Finding]:
 def _of_store(case: Case, look: StoreLook) -> Iterator[Finding]:
     about, named = str(look.path), ("--store", str(look.path))
     is_home = case.named is None and look.path == case.store
-    derive = (US, "ingest") if is_home else (US, "reindex", "--derived", *named)
+    derive = (US, "ingest") if is_home and not case.may_prune else (US, "reindex", "--derived", *named)
+    ingest = (US, "ingest", *(() if is_home else named))
+    opened = ("chmod", "u+rw", about) if home_state.is_own(look.path) and home_state.is_read_only(look.path) else ()
     if (name := STATES.get(look.state)) is not None:
-        yield Finding(name=name, about=about, detail=look.detail)
+        mend = opened if look.state == untouched.UNREADABLE else ()
+        yield Finding(name=name, about=about, detail=look.detail, command=mend)
         return
+    if home_state.is_read_only(look.path) and not home_state.is_read_only(look.path.parent):
+        yield Finding(name="store-read-only", about=about, command=opened)
     if look.is_cut_off:
         yield Finding(name="write-cut-off", about=about, command=(US, "list", "--all", *named), is_safe=True)
     if look.state == untouched.OLDER:
@@ -56,11 +63,9 @@ def _of_store(case: Case, look: StoreLook) -> Iterator[Finding]:
     if look.is_to_erase:
         yield Finding(name="not-erased", about=about, command=(US, "optimize", *named), is_safe=True)
     if look.is_prune_due:
-        mend = (US, "ingest", *(() if is_home else named))
-        yield Finding(name="prune-due", about=about, command=mend, is_safe=True)
+        yield Finding(name="prune-due", about=about, command=ingest, is_safe=True)
     if look.is_in_bulk and not is_taken(case.home):
-        mend = (US, "ingest", *(() if is_home else named))
-        yield Finding(name="ingest-cut-off", about=about, command=mend, is_safe=True)
+        yield Finding(name="ingest-cut-off", about=about, command=ingest, is_safe=True)
 
 
 def of_places(case: Case) -> Iterator[Finding]:
@@ -68,7 +73,7 @@ def of_places(case: Case) -> Iterator[Finding]:
     here = {str(each.path) for each in case.projects}
     ids = {each.store_id for each in case.projects}
     for note in case.notes if case.named is None else ():
-        if note.merged is None and note.store_id not in ids and not Path(note.path).exists():
+        if note.merged is None and note.store_id not in ids and is_gone(Path(note.path)):
             yield Finding(name="store-gone", about=note.path)
     for store_id, count in Counter(each.store_id for each in case.projects if each.store_id).items():
         merged = {each.path for each in case.notes if each.merged is not None}
