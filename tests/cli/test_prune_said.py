@@ -9,6 +9,9 @@ import pytest
 
 from backstory.cli.app import App
 from backstory.cli.tui.bars import status_line
+from tests.support.bench import Bench
+from tests.support.going import GOOD
+from tests.support.leftovers import leftovers
 from tests.support.machines import claude_line, claude_log
 from tests.support.mcp_client import Client
 from tests.support.pages import served
@@ -153,6 +156,25 @@ def test_the_screen_says_so_above_a_session(desk: Shell, columns: int) -> None:
     with App(desk.environ, desk.cwd).new_workspace() as workspace:
         line = status_line(workspace.reader.transcript(workspace.resolve(uid)), "", columns)
     assert "[pruned in part] the p" in line
+
+
+@pytest.mark.parametrize("words", [[], ["--keep", "prompts"]], ids=["whole", "in part"])
+def test_a_merge_brings_nothing_back_that_went_from_the_home_store(tmp_path: Path, words: list[str]) -> None:
+    bench = Bench(tmp_path)
+    bench.run("Where?", {"say": "a heron by the water"}, GOOD)
+    bench.backstory("ingest")
+    other = tmp_path / "other.db"
+    assert (
+        bench.backstory("backup", "--store", str(bench.project / ".backstory" / "sessions.bks"), str(other)).returncode
+        == 0
+    )
+    assert bench.backstory("prune", "--agent", "claude", *words, "--yes").returncode == 0
+    shutil.rmtree(bench.project / ".backstory")
+    merged = bench.backstory("merge", str(other), "--trust", "--json")
+    assert merged.returncode == 0, merged.stderr
+    for folder in (bench.home, bench.project):
+        assert leftovers(folder, "heron by the water") == set()
+    assert ("Where?" in bench.backstory("show", "S1").stdout) is bool(words)
 
 
 def test_a_fork_that_was_pruned_as_well_holds_no_copies(desk: Shell) -> None:

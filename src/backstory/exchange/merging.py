@@ -44,13 +44,15 @@ class MergePlan(Struct, frozen=True, kw_only=True):
     """Those of ours that were removed there, and went on here since."""
 
 
-def plan_merge(store: Store, source: Store, *, is_trusted: bool) -> MergePlan:
-    """Plan the merge of a store.
+def plan_merge(store: Store, source: Store, *, is_trusted: bool, home: Store | None = None) -> MergePlan:
+    """Plan the merge of a store. ``home``: where it is said, too, what was removed here.
 
     What was removed in one that is not trusted counts for nothing, and nothing of it brings back what was removed.
     """
     mine, theirs = set(_uids_here(store)), sorted(_uids_here(source))
     gone_here = _tombstones(store)
+    for identity, at in _tombstones(home).items() if home is not None else ():
+        gone_here[identity] = max(at, gone_here.get(identity, 0))
     # The other clock may be wrong, and what went on here since counts.
     now = store.now()
     gone_there = {each: min(at, now) for each, at in _tombstones(source).items()} if is_trusted else {}

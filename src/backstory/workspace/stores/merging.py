@@ -35,7 +35,7 @@ from backstory.runs.queued import queued_prompts
 from backstory.store import PROJECT_STORE, Store, open_store
 from backstory.store.file.aside import copy_aside
 from backstory.store.private import make_private_folder
-from backstory.store.tables import boarding
+from backstory.store.tables import boarding, pruned
 from backstory.store.tables import sessions as stored_sessions
 from backstory.store.tables.queue import Queue
 from backstory.workspace.runs.running import pending_runs
@@ -43,7 +43,7 @@ from backstory.workspace.runs.writable import prepare_store
 from backstory.workspace.stores.importing import no_progress, settle_lists
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from backstory.exchange.merge_session import MergedSession
     from backstory.exchange.merging import MergePlan
@@ -155,7 +155,8 @@ def merge(
         is_trusted = trusts or workspace.known_projects.is_ours(path, theirs.id)
         _check(workspace, ours, theirs, path, is_foreign=is_foreign, progress=progress)
         merging.check_dictionaries(ours, theirs, may_have_others=is_trusted)
-        plan = merging.plan_merge(ours, theirs, is_trusted=is_trusted)
+        home = None if workspace.named else workspace.machine_store
+        plan = merging.plan_merge(ours, theirs, is_trusted=is_trusted, home=home)
         merged = Merged(store=ours.path, other=path, is_trusted=is_trusted, plan=plan)
         merged.queued = _queued(workspace, copy)
         if not ours.exists:
@@ -266,6 +267,8 @@ def _perform(workspace: Workspace, ours: Store, theirs: Store, merged: Merged, p
             if done.has_changed:
                 merged.sessions.append(done)
             note(number, len(plan.taken))
+    if ours.exists and owns and not workspace.named:
+        _note_pruned(ours, workspace.machine_store, plan.taken)
     if merged.is_trusted and ours.exists:
         merging.take_tombstones(ours, theirs)
         merged.board_items = boarding.take(ours, boarding.copies(theirs))
@@ -275,6 +278,23 @@ def _perform(workspace: Workspace, ours: Store, theirs: Store, merged: Merged, p
         merged.problems += [f"{each.session} could not be derived anew: {each.reason}" for each in failed]
         merged.problems += [str(refused) for _, refused in prune_again(ours)]
         settle_lists(workspace)
+
+
+def _note_pruned(ours: Store, home: Store, taken: Collection[str]) -> None:
+    """Note what was pruned in part in the home store of sessions that came: it is pruned again, before they are read.
+
+    What our store notes itself is settled by the merge.
+    """
+    for session_id in home.ask_or([], pruned.sessions):
+        session, before = home.session(session_id), home.ask(pruned.noted, session_id)
+        if (
+            before is not None
+            and session.uid in taken
+            and ours.has(session.uid)
+            and not ours.session(session.uid).pruned
+        ):
+            old = {turn.uid for turn in home.turns(session) if turn.first_seq < before.next_seq}
+            ours.decide(pruned.note_again, session.uid, before, old)
 
 
 @contextmanager
