@@ -51,7 +51,7 @@ ROOMS = {
         "that faces show beside each other; amounts of charts, and the SQL of every number",
     ),
     "cli": Budget(
-        22_175,
+        22_190,
         140,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
@@ -113,10 +113,10 @@ ROOMS = {
         "what is pruned, who holds copies of it, where that is said; a check-up: its findings, what mends them",
     ),
     "sync": Budget(
-        4_075,
+        4_085,
         27,
         "what may leave the machine: the rule, the choice, texts without its names, a count of it; two machines: the "
-        "plan, the words, ssh, files that are sealed; hashes of what was sent; telling records; a search there",
+        "plan, the words, ssh, files that are sealed; hashes of what was sent; telling records; a search; pruned parts",
     ),
     "server": Budget(
         7_030,

@@ -177,6 +177,19 @@ def test_a_merge_brings_nothing_back_that_went_from_the_home_store(tmp_path: Pat
     assert ("Where?" in bench.backstory("show", "S1").stdout) is bool(words)
 
 
+def test_a_push_says_what_it_does_not_send(desk: Shell, tmp_path: Path) -> None:
+    push = ("push", tmp_path / "folder", "--plain")
+    assert "pruned" not in desk(*push).err
+    pruned(desk)
+    told = desk(*push)
+    assert "1 session was pruned in part and not sent: what was sent before stays as it is there." in told.err
+    assert desk(*push, "--json").json()["pruned_sessions"] == 1
+    (tmp_path / "other").mkdir()
+    other = Shell(tmp_path / "other")
+    assert other("pull", "--plain", tmp_path / "folder").code == 0
+    assert "the answer of old" in other("show", "old").out
+
+
 def test_a_fork_that_was_pruned_as_well_holds_no_copies(desk: Shell) -> None:
     done = desk("prune", "--agent", "claude", "--keep", "prompts", "--yes", "--json").json()
     assert (len(done["uids"]), done["copy_count"]) == (3, 0)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 import apsw
 import pytest
 
+from backstory.derive.pruning import PROMPTS, Pruning
 from backstory.errors import ServerUnreachable
 from backstory.exchange import frames
 from backstory.exchange.frames import read
 from backstory.export.full_form import FullForms
+from backstory.ingest.pruning import prune_session
 from backstory.store import open_store
 from backstory.sync import uploading
 from backstory.sync.notes import SyncNotes
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from backstory.model import Event
     from backstory.store import StoredEvent
     from tests.support.team import Team
+
+sync_command = importlib.import_module("backstory.cli.commands.sync_command")
 
 
 @pytest.fixture
@@ -66,6 +71,21 @@ def test_of_a_session_that_went_on_only_what_is_new_is_sent(laptop: Laptop) -> N
     assert b"".join(map(_unpacked, laptop.remote.bodies)).count(b'{"type":"event"') == 2
     (texts,) = laptop.there().values()
     assert len(texts) == 4
+
+
+def test_what_was_pruned_in_part_here_stays_whole_there_and_that_is_said(
+    laptop: Laptop, capsys: pytest.CaptureFixture[str]
+) -> None:
+    laptop.works("aaaaaaaa", "first")
+    laptop.sync()
+    before, (uid,) = laptop.there(), uids(laptop)
+    prune_session(laptop.store, laptop.store.session(uid), Pruning(keep=PROMPTS))
+    laptop.works("aaaaaaaa", "second")
+    done = laptop.sync()
+    assert (done.sent, done.events, done.erased, laptop.there()) == ([], 0, [], before)
+    assert uploading.as_json(done)["pruned_sessions"] == 1
+    sync_command._print_sent("http://x", done)
+    assert "1 session was pruned in part: what was sent before stays as it is there" in capsys.readouterr().err
 
 
 def test_a_name_that_was_given_is_sent_without_events(laptop: Laptop) -> None:

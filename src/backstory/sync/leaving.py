@@ -49,6 +49,11 @@ class LeavingChoice(Struct, frozen=True, kw_only=True):
     removed: set[str]
     """The uids of sessions that people removed."""
 
+    @property
+    def pruned(self) -> int:
+        """The number of those that stay because they were pruned in part."""
+        return sum(count for (why, _), count in self.staying.items() if why == PRUNED)
+
 
 def choose(stores: Iterable[Store], opted: OptedIn) -> LeavingChoice:
     """Decide of every session of these stores, each of which is in the first of them that has it."""

@@ -69,6 +69,8 @@ class Sent(Struct, kw_only=True):
     events: int = 0
     unchanged: int = 0
     staying: int = 0
+    pruned: int = 0
+    """The number of those that were pruned in part: what was sent of them before stays as it is there."""
     board_items: int = 0
     """The number of items of the boards that were sent."""
     forgotten: list[str] = field(default_factory=list)
@@ -161,7 +163,7 @@ class Uploader:
         """
         stores = list(stores)
         choice = choose(stores, opted)
-        self.done.staying = sum(choice.staying.values())
+        self.done.staying, self.done.pruned = sum(choice.staying.values()), choice.pruned
         own = own_marks(stores, choice.leaving)
         by_repository: dict[str, list[LeavingSession]] = {}
         for each in choice.leaving:
@@ -500,6 +502,7 @@ class SyncStatus(Struct, frozen=True, kw_only=True):
     event_count: int
     waiting_count: int
     staying_count: int
+    pruned_sessions: int
 
 
 def status(remote: Remote, notes: SyncNotes, stores: Sequence[Store], opted: OptedIn) -> SyncStatus:
@@ -512,6 +515,7 @@ def status(remote: Remote, notes: SyncNotes, stores: Sequence[Store], opted: Opt
     return SyncStatus(
         confirmed_count=len(there), event_count=sum(each.events for each in there),
         waiting_count=waiting(notes, stores, opted).session_count, staying_count=sum(choice.staying.values()),
+        pruned_sessions=choice.pruned,
     )  # fmt: skip
 
 
@@ -558,7 +562,8 @@ def as_json(done: Sent) -> dict[str, Any]:
     """Return the result of a sync as ``sync --json`` prints it."""
     return {
         "created_uids": done.created, "sent_uids": done.sent, "event_count": done.events,
-        "unchanged_count": done.unchanged, "staying_count": done.staying, "forgotten_uids": done.forgotten,
+        "unchanged_count": done.unchanged, "staying_count": done.staying,
+        "pruned_sessions": done.pruned, "forgotten_uids": done.forgotten,
         "erased_uids": done.erased, "board_items": done.board_items,
         "failed": [{"uid": each.session, "reason": each.reason} for each in done.failed],
     }  # fmt: skip

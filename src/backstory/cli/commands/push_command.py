@@ -65,5 +65,9 @@ def _tell(done: Pushed) -> None:
         output.talk(UNMASKED)
     else:
         output.data(output.one_liner(f"Nothing new for {done.folder}."))
+    if done.pruned:
+        was = "was" if done.pruned == 1 else "were"
+        sessions = output.counted(done.pruned, "session")
+        output.talk(f"{sessions} {was} pruned in part and not sent: what was sent before stays as it is there.")
     for each in done.failed[:SHOWN_MAX]:
         output.talk(output.one_liner(f"Not written: session {each.session}: {each.reason}"))

@@ -1,10 +1,10 @@
 """``backstory sync``: history for a team's server; with ``--dry-run`` what would leave, and nothing is sent.
 
 JSON of what was sent: ``address``, ``created_uids``, ``sent_uids``, ``event_count``, ``unchanged_count``,
-``staying_count``, ``forgotten_uids``, ``erased_uids``, ``board_items``, ``failed``. Of ``status``:
-``confirmed_count``, ``event_count``,
-``waiting_count``, ``staying_count``, ``machines`` (yours that sent something: ``id``, ``name``, ``session_count``,
-``event_count``, ``seen``, ``is_this``). Of ``forget``: ``forgotten_uids``, or ``machine`` and ``session_count``.
+``staying_count``, ``pruned_sessions``, ``forgotten_uids``, ``erased_uids``, ``board_items``, ``failed``. Of ``status``:
+``confirmed_count``, ``event_count``, ``waiting_count``, ``staying_count``, ``pruned_sessions``,
+``machines`` (yours that sent something: ``id``, ``name``, ``session_count``, ``event_count``, ``seen``, ``is_this``).
+Of ``forget``: ``forgotten_uids``, or ``machine`` and ``session_count``.
 Of ``--dry-run``:
 ``enabled`` and ``has_board`` (the settings), ``leaving`` (by repository: ``session_count``, ``turn_count``,
 ``event_count``, ``bytes``, ``masked`` by kind, ``branches``, ``emails``), ``staying`` (``repository``,
@@ -110,6 +110,8 @@ def status(app: App, as_json: bool) -> None:
     output.data(f"confirmed  {there}")
     output.data(f"waiting    {output.counted(found.waiting_count, 'session')}")
     output.data(f"staying    {output.counted(found.staying_count, 'session')}")
+    if found.pruned_sessions:
+        output.data(f"           {_pruned(found.pruned_sessions)}")
     for each in machines:
         what = f"{output.counted(each.session_count, 'session')}, {output.counted(each.event_count, 'event')}"
         words = f"{each.name or each.id}: {what}, last on {each.seen}{' (this one)' if each.is_this else ''}"
@@ -236,10 +238,17 @@ def _print_sent(address: str, done: Sent) -> None:
         output.talk(f"{output.counted(len(done.created), 'session')} of them are new there.")
     if done.staying:
         output.talk(f"{output.counted(done.staying, 'session')} stay here: backstory sync --dry-run")
+    if done.pruned:
+        output.talk(f"Of these {_pruned(done.pruned)}.")
     if done.erased:
         output.talk(f"{output.counted(len(done.erased), 'session')} removed here and erased there, too.")
     for each in done.failed:
         output.talk(_not_taken(each))
+
+
+def _pruned(count: int) -> str:
+    was = "was" if count == 1 else "were"
+    return f"{output.counted(count, 'session')} {was} pruned in part: what was sent before stays as it is there"
 
 
 def _confirmed(address: str, done: Sent) -> str:

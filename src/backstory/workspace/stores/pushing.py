@@ -15,6 +15,7 @@ from backstory import __version__
 from backstory.errors import BackstoryError, StoreBusy, StoreDamaged, in_words, is_for_one_only
 from backstory.ids import new_uid, session_keys
 from backstory.runs.lock import LOCKS, SessionLock
+from backstory.store.tables import pruned
 from backstory.sync import folder as folders
 from backstory.sync.folder import FolderWriter
 from backstory.sync.frame_sending import FrameSender, SentFrame
@@ -49,6 +50,8 @@ class Pushed(Struct, kw_only=True):
     """The uids of those that were put there, from where they were last or whole."""
     removed: list[str] = field(default_factory=list)
     """The uids of those of which it was said that they were removed."""
+    pruned: int = 0
+    """The number of sessions that were pruned in part, of which nothing is sent: who has the whole keeps it."""
     files: int = 0
     bytes: int = 0
     failed: list[NotPulled] = field(default_factory=list)
@@ -104,6 +107,7 @@ class _Pusher:
         if not store.exists:
             return self.done
         sender = FrameSender(store)
+        self.done.pruned = len(store.ask(pruned.sessions))
         hello = Hello(
             protocol=PROTOCOL, made_by=f"backstory {__version__}", id=store.id, name=socket.gethostname()[:200]
         )
@@ -150,7 +154,7 @@ def as_json(done: Pushed) -> dict[str, object]:
     """Return the result of a push as ``push --json`` prints it."""
     return {
         "folder": done.folder, "writer": done.writer, "sealed": done.is_sealed, "pushed_uids": done.sessions,
-        "removed_uids": done.removed, "file_count": done.files, "bytes": done.bytes,
+        "removed_uids": done.removed, "pruned_sessions": done.pruned, "file_count": done.files, "bytes": done.bytes,
         "failed": [session_keys(each.session) | {"reason": each.reason} for each in done.failed],
     }  # fmt: skip
 
