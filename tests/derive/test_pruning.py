@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,11 @@ from backstory.derive.pruning import (
     TOOL_OUTPUTS,
     PrunedTexts,
     Pruning,
+    is_image,
     is_text,
     pruned_record,
 )
-from backstory.model import AssistantText, Compacted, Event, ToolCall, ToolResult, UserMessage
+from backstory.model import AssistantText, Command, Compacted, Event, Thinking, ToolCall, ToolResult, UserMessage
 
 CASES = Path(__file__).parent.parent / "agents" / "cases"
 AGENTS = sorted(each.name for each in CASES.iterdir() if each.is_dir())
@@ -141,14 +143,113 @@ def test_paths_and_names_stay_though_they_have_blanks() -> None:
 
 
 def test_json_in_a_text_is_pruned_as_json() -> None:
-    inner = json.dumps({"path": "a.py", "text": TEXT, "n": 3})
-    assert json.loads(pruned({"arguments": inner})["arguments"]) == {"path": "a.py", "text": MARK, "n": 3}
+    given = {"path": "a.py", "text": TEXT, "word": "PLANTword", "status": "PLANTstatus", "n": 3}
+    call, known = ToolCall(tool_name="f", tool="EDIT", file_path="a.py", input=given), PrunedTexts()
+    known.note([call], ALL, is_person=True)
+    left = json.loads(pruned({"arguments": json.dumps(given)}, call, known=known)["arguments"])
+    assert left == {"path": "a.py", "text": MARK, "word": MARK, "status": MARK, "n": 3}
+
+
+JSON_OUTPUT = '{"PLANToutkey": "PLANToutval", "number": 4242424242}'
+
+
+@pytest.mark.parametrize("what", [ALL, OUTPUTS], ids=["prompts", "tool-outputs"])
+@pytest.mark.parametrize(
+    "event",
+    [ToolResult(tool_use_id="t1", content=JSON_OUTPUT), AssistantText(text=JSON_OUTPUT), Thinking(text=JSON_OUTPUT)],
+    ids=lambda each: each.kind,
+)
+def test_an_output_an_answer_and_a_thought_that_are_json_go_with_their_keys_and_numbers(
+    event: Event, what: Pruning
+) -> None:
+    said = {"content": JSON_OUTPUT, "type": "tool_result", "copy": {"of": JSON_OUTPUT}}
+    goes = what.goes(event)
+    wanted = said | {"content": MARK, "copy": {"of": MARK}} if goes else said
+    assert pruned(said, event, what=what) == wanted
+
+
+def test_an_output_that_is_json_goes_beside_the_call_whose_arguments_are() -> None:
+    call = ToolCall(tool_name="f", tool="OTHER", tool_use_id="t1", input={"q": "PLANTquery", "n": 3})
+    said = {"args": json.dumps(call.input), "output": JSON_OUTPUT, "value": JSON_OUTPUT}
+    result = ToolResult(tool_use_id="t1", content=JSON_OUTPUT)
+    left = pruned(said, call, result)
+    assert (json.loads(left["args"]), left["output"], left["value"]) == ({"q": MARK, "n": 3}, MARK, MARK)
+    assert pruned(said, call, result, what=OUTPUTS) == said | {"output": MARK, "value": MARK}
+
+
+def test_what_an_adapter_looks_through_for_an_output_is_left_but_for_the_output() -> None:
+    wrapped = json.dumps({"output": "PLANToutput", "metadata": {"exit_code": 1}})
+    left = pruned({"output": wrapped}, ToolResult(tool_use_id="t1", content="PLANToutput"), what=OUTPUTS)
+    assert json.loads(left["output"]) == {"output": MARK, "metadata": {"exit_code": 1}}
+
+
+INNER = {"any": "PLANTinner", "agentId": "a-1", "filePath": "/w/a", "type": "text"}
+COPIES = {
+    "stdout": "PLANTstdout", "stderr": "QOUTerr", "extra": ["PLANTlistitem"], "content": "PLANTcontent",
+    "inner": INNER, "isImage": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", [ALL, OUTPUTS], ids=["prompts", "tool-outputs"])
+def test_single_words_of_an_output_go_from_what_repeats_it(what: Pruning) -> None:
+    said = {"toolUseResult": COPIES, "userType": "external", "uuid": "u-1"}
+    left = pruned(said, ToolResult(tool_use_id="t1", content="PLANTstdout"), what=what)
+    assert left == said | {
+        "toolUseResult": {
+            "stdout": MARK, "stderr": "*", "extra": [MARK], "content": MARK,
+            "inner": INNER | {"any": MARK}, "isImage": False,
+        }
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("what", [ALL, OUTPUTS], ids=["prompts", "tool-outputs"])
+def test_what_a_command_prints_while_it_runs_goes(what: Pruning) -> None:
+    said = {"type": "progress", "data": {"type": "bash_progress", "output": "PW=QOUTprogress", "taskId": "b1"}}
+    assert pruned(said, what=what) == {
+        "type": "progress",
+        "data": {"type": "bash_progress", "output": MARK, "taskId": "b1"},
+    }
+
+
+def test_a_result_in_what_is_said_of_a_subagent_goes() -> None:
+    block = {"type": "tool_result", "tool_use_id": "t1", "content": "PLANTresult"}
+    said = {"type": "progress", "data": {"message": {"content": [block]}, "prompt": TEXT}}
+    assert pruned(said, what=OUTPUTS) == said | {
+        "data": {"message": {"content": [block | {"content": MARK}]}, "prompt": TEXT}
+    }
+
+
+def test_a_word_beside_the_conversation_goes_where_only_prompts_stay() -> None:
+    said = {"type": "attachment", "attachment": {"content": ["PLANTfile1"], "text": "PLANTtext"}, "mode": "default1"}
+    assert pruned(said) == said | {"attachment": {"content": [MARK], "text": MARK}}
+    assert pruned(said, what=OUTPUTS) == said
+
+
+@pytest.mark.parametrize("what", [ALL, OUTPUTS], ids=["prompts", "tool-outputs"])
+def test_a_short_line_of_an_output_goes_where_another_record_repeats_it(what: Pruning) -> None:
+    known = PrunedTexts()
+    known.note([ToolResult(tool_use_id="t1", content="PLANTline1\nand more of it")], what, is_person=True)
+    said = {"type": "PLANTline1", "sessionId": "PLANTline1", "last": "PLANTline1", "other": "PLANTother"}
+    assert pruned(said, what=what, known=known) == said | {"last": MARK}
+
+
+@pytest.mark.parametrize("what", [ALL, OUTPUTS], ids=["prompts", "tool-outputs"])
+def test_what_a_typed_command_printed_goes_and_the_command_stays(what: Pruning) -> None:
+    event = Command(name="! ls -la", output="PLANTfile")
+    known = PrunedTexts()
+    known.note([event], what, is_person=True)
+    assert pruned({"command": "ls -la", "output": "PLANTfile"}, event, what=what, known=known) == {
+        "command": "ls -la",
+        "output": MARK,
+    }
+    printed = pruned({"content": "<bash-stdout>PLANTfile</bash-stdout>"}, event, what=what, known=known)
+    assert printed == {"content": f"<bash-stdout>{MARK}</bash-stdout>"}
 
 
 def test_of_a_patch_the_names_of_files_stay() -> None:
     patch = "*** Begin Patch\n*** Update File: a.py\n@@\n-old secret\n+new secret\n*** End Patch"
     left = "*** Begin Patch\n*** Update File: a.py\n*** End Patch"
-    assert pruned({"input": patch}) == {"input": left}
+    assert pruned({"input": patch}, ToolCall(tool_name="p", tool="EDIT", input={"patch": patch})) == {"input": left}
 
 
 def test_only_outputs_go_and_what_repeats_them() -> None:
@@ -169,6 +270,54 @@ def test_images_go_from_prompts_too_and_their_words_stay() -> None:
     said = {"content": [{"type": "text", "text": TEXT}, {"data": "iVBORw0KGgo" + "A" * 300}]}
     left = pruned(said, UserMessage(content=TEXT), what=Pruning(kinds=frozenset({IMAGES})))
     assert left == {"content": [{"type": "text", "text": TEXT}, {"data": MARK}]}
+
+
+IMAGES_ONLY = Pruning(kinds=frozenset({IMAGES}))
+
+
+@pytest.mark.parametrize("kind", ["image/bmp", "image/svg+xml", "image/avif", "image/x-new"])
+def test_what_stands_beside_the_kind_of_an_image_goes(kind: str) -> None:
+    source = {"type": "base64", "media_type": kind, "data": "QUJD" * 99}
+    said = {"content": [{"type": "text", "text": TEXT}, {"type": "image", "source": source}, {"data": "QUJE" * 99}]}
+    assert pruned(said, UserMessage(content=TEXT), what=IMAGES_ONLY)["content"] == [
+        {"type": "text", "text": TEXT},
+        {"type": "image", "source": source | {"data": MARK}},
+        {"data": "QUJE" * 99},
+    ]
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff\xe0", b"GIF89a", b"RIFF....WEBP", b"BM.." + bytes(6), b"<svg xmlns='a'>",
+        b"<?xml version='1.0'?>\n<svg width='1'>", b"\0\0\0 ftypavif", b"II*\0",
+    ],
+)  # fmt: skip
+def test_an_image_is_known_by_its_first_bytes_in_a_file_and_in_a_text(start: bytes) -> None:
+    data = start + bytes(400)
+    assert is_image(data)
+    assert pruned({"blob": base64.b64encode(data).decode()}, what=IMAGES_ONLY) == {"blob": MARK}
+    assert not is_image(b"x" + data)
+    other = {"blob": base64.b64encode(b"x" + data).decode()}
+    assert pruned(other, what=IMAGES_ONLY) == other
+
+
+def test_an_image_in_a_text_goes_and_the_words_around_it_stay() -> None:
+    prompt = 'see ![a "lamp"](data:image/png;base64,iVBORw0KGgo+/8=) for it'
+    left = f'see ![a "lamp"]({MARK}) for it'
+    assert pruned({"content": prompt}, UserMessage(content=prompt), what=IMAGES_ONLY) == {"content": left}
+    both = Pruning(keep=PROMPTS, kinds=frozenset({IMAGES}))
+    known = PrunedTexts()
+    known.note([UserMessage(content=prompt)], both, is_person=True)
+    said = {"content": prompt, "answer": "It is lit."}
+    assert pruned(said, UserMessage(content=prompt), AssistantText(text="It is lit."), what=both, known=known) == {
+        "content": left,
+        "answer": MARK,
+    }
+    assert pruned({"copy": prompt}, what=both, known=known) == {"copy": left}
+    line = prompt.encode()
+    new = pruned_record(line, [], IMAGES_ONLY, PrunedTexts())
+    assert (len(new), b" ".join(new.split())) == (len(line), left.replace("])", "] )").encode())
 
 
 @pytest.mark.parametrize(

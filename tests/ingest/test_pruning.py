@@ -11,7 +11,7 @@ import pytest
 
 from backstory import agents
 from backstory.derive.naming import pruned_words
-from backstory.derive.pruning import MARK, PROMPTS, SUMMARIES, TOOL_OUTPUTS, Pruning, is_text, texts_in
+from backstory.derive.pruning import IMAGES, MARK, PROMPTS, SUMMARIES, TOOL_OUTPUTS, Pruning, is_text, texts_in
 from backstory.errors import PruneRefused
 from backstory.export.restore import Restoring
 from backstory.ingest import bringing_back, pruning
@@ -21,7 +21,7 @@ from backstory.ingest.ingest import ingest, ingest_briefly
 from backstory.ingest.log_reader import full_pace
 from backstory.ingest.pruning import Freed, prune_session
 from backstory.ingest.reindex import reindex
-from backstory.model import AssistantText, ToolResult, UserMessage
+from backstory.model import AssistantText, Command, ToolResult, UserMessage
 from backstory.store import open_store
 from backstory.store.tables import pruned, sidecars
 from tests.support.clock import NOW
@@ -136,6 +136,80 @@ def test_only_the_outputs_of_tools_go(machine: Machine) -> None:
     assert said(machine)[:3] == [
         ("UserMessage", "please do number 1"), ("ToolResult", MARK), ("AssistantText", "a planted answer"),
     ]  # fmt: skip
+    assert machine.store.verify().problems == []
+
+
+def a_talk_with(machine: Machine, content: str, *others: bytes, beside: Any = None, **block: Any) -> Session:
+    """A turn whose call has this result, and other records behind it."""
+    first, call, _, answer = talk()
+    result = [{"type": "tool_result", "tool_use_id": "t1", "content": content, **block}]
+    fields = {} if beside is None else {"toolUseResult": beside}
+    given = claude_line("user", "r1", message={"role": "user", "content": result}, **fields)
+    machine.write(claude_log("s"), lines(first, call, given, *others, answer))
+    machine.read()
+    return one(machine)
+
+
+def log_bytes(machine: Machine) -> bytes:
+    return b"".join(machine.store.read_log(log.id, 0, log.read_to) for log in machine.store.logs())
+
+
+@pytest.mark.parametrize("what", [PROMPTS_ONLY, OUTPUTS], ids=["prompts", "tool-outputs"])
+@pytest.mark.parametrize(
+    "content",
+    ['{"PLANToutkey": "PLANToutval", "number": 4242424242}', json.dumps([{"k1": "PLANTval", "n": 4242424242}] * 9)],
+    ids=["object", "list"],
+)
+def test_an_output_that_is_json_goes_whole(machine: Machine, content: str, what: Pruning) -> None:
+    a_talk_with(machine, content, beside={"stdout": content, "stderr": "PLANTerr", "extra": ["PLANTitem"]})
+    assert prune(machine, what).records > 0
+    assert ("ToolResult", MARK) in said(machine)
+    assert not [words for words in (b"PLANT", b"4242424242") if words in log_bytes(machine)]
+    assert machine.store.search("PLANToutval", near=False).hits == []
+    assert machine.store.verify().problems == []
+
+
+@pytest.mark.parametrize("what", [PROMPTS_ONLY, OUTPUTS], ids=["prompts", "tool-outputs"])
+def test_what_a_command_that_a_person_typed_printed_goes(machine: Machine, what: Pruning) -> None:
+    printed = [
+        claude_line("user", "b1", "<bash-input>ls -la</bash-input>"),
+        claude_line("user", "b2", "<bash-stdout>PLANTfile</bash-stdout><bash-stderr>PLANT in two words</bash-stderr>"),
+        claude_line("user", "b3", "<command-name>/cost</command-name>"),
+        claude_line("user", "b4", "<local-command-stdout>PLANTcost</local-command-stdout>"),
+        claude_line("user", "b5", "<local-command-stdout>PLANT</local-command-stdout>"),
+    ]
+    a_talk_with(machine, "fine", *printed)
+    prune(machine, what)
+    assert b"PLANT" not in log_bytes(machine)
+    found = [each.event for each in machine.store.events(one(machine)) if isinstance(each.event, Command)]
+    left = [(each.name, each.output) for each in found]
+    assert left == [("! ls -la", ""), ("", MARK), ("/cost", ""), ("", MARK), ("", "*")]
+
+
+REFUSAL = (
+    "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the "
+    "new_string was NOT written to the file). To tell you how to proceed, the user said:\n"
+)
+
+
+@pytest.mark.parametrize("is_error", [True, None])
+def test_what_a_person_said_on_refusing_a_call_stays(machine: Machine, is_error: bool | None) -> None:
+    a_talk_with(machine, f"{REFUSAL}QTYPED please do not", **({} if is_error is None else {"is_error": is_error}))
+    assert ("UserMessage", "QTYPED please do not") in said(machine)
+    prune(machine)
+    assert ("UserMessage", "QTYPED please do not") in said(machine)
+    assert ("AssistantText", MARK) in said(machine)
+
+
+def test_an_image_in_a_prompt_goes_and_its_words_stay(machine: Machine) -> None:
+    prompt = "see ![it](data:image/png;base64,iVBORw0KGgo=) and say"
+    source = {"type": "base64", "media_type": "image/avif", "data": "QUJD" * 99}
+    blocks: list[dict[str, Any]] = [{"type": "text", "text": prompt}, {"type": "image", "source": source}]
+    machine.write(claude_log("s"), lines(claude_line("user", "p1", message={"role": "user", "content": blocks})))
+    machine.read()
+    prune(machine, Pruning(kinds=frozenset({IMAGES})))
+    assert said(machine) == [("UserMessage", f"see ![it]({MARK}) and say\n[image]")]
+    assert b"QUJD" not in log_bytes(machine)
     assert machine.store.verify().problems == []
 
 

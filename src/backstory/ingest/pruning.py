@@ -294,8 +294,10 @@ def _is_json(plan: _LogPlan, record: _Record) -> bool:
 
 def _staying(events: Collection[Event], what: Pruning, *, is_person: bool) -> list[Event]:
     if what.keep is None:
-        return [event for event in events if isinstance(event, UserMessage)]
-    return [event for event in events if what.stays(event, is_person=is_person)]
+        found: list[Event] = [event for event in events if isinstance(event, UserMessage)]
+    else:
+        found = [event for event in events if what.stays(event, is_person=is_person)]
+    return [pruning.without_its_images(event) for event in found] if IMAGES in what.kinds else found
 
 
 def _files(store: Store, plans: Collection[_LogPlan], what: Pruning, known: PrunedTexts) -> list[OverwrittenFile]:
@@ -314,7 +316,7 @@ def _files(store: Store, plans: Collection[_LogPlan], what: Pruning, known: Prun
 
 
 def _file(each: StoredSidecar, data: bytes, what: Pruning, known: PrunedTexts, *, is_result: bool) -> bytes:
-    if IMAGES in what.kinds and data.startswith(_IMAGES):
+    if IMAGES in what.kinds and pruning.is_image(data):
         return pruned.blank_file(each.size)
     if what.keep is None:
         is_output = is_result or "tool-results/" in each.name
@@ -325,9 +327,6 @@ def _file(each: StoredSidecar, data: bytes, what: Pruning, known: PrunedTexts, *
     if what.keep != PROMPTS and "checkpoints/" in each.name:
         return data
     return pruned.blank_file(each.size)
-
-
-_IMAGES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"RIFF")
 
 
 # room -----------------------------------------------------------------------------------------------------------------
