@@ -73,7 +73,9 @@ class Blocks:
         result = self._tool_result(block)
         if MARK in tool_use_result:
             result = msgspec.structs.replace(result, changes=changes(tool_use_result))
-        words = refusal(result) if result.is_error else "\n".join(answers(result, tool_use_result))
+        # Earlier clients did not mark what was refused as an error.
+        is_refused = result.is_error or result.content.startswith(REFUSED_BY_USER)
+        words = refusal(result) if is_refused else "\n".join(answers(result, tool_use_result))
         events: list[Event] = [result, UserMessage(content=words)] if words.strip() else [result]
         plan = self._plans.pop(result.tool_use_id, None)
         if plan is not None and (not result.is_error or REFUSED_BY_USER in result.content):

@@ -29,7 +29,7 @@ else:
 
 TABLES_VERSION = 15
 """Raised with derived.sql, also by a table for which no log is read again."""
-VERSION = 14
+VERSION = 15
 """Raised with what is put into these tables; logs that were derived before it are derived anew."""
 ACTIONS = "read edit delete rename create"
 """The actions on a file; of several a later word here counts."""
