@@ -217,7 +217,7 @@ class _Way(Enum):
 
 
 class _Choice(Struct, kw_only=True):
-    """What becomes of each string of a record."""
+    """The rules by which strings of a record go."""
 
     what: Pruning
     known: PrunedTexts
@@ -237,7 +237,7 @@ class _Choice(Struct, kw_only=True):
     head: int = 0
 
     def way(self, text: str, key: str, *, is_output: bool) -> _Way:
-        """What becomes of the string behind ``key``; ``is_output``: it stands where outputs do."""
+        """Return what becomes of the string behind ``key``. ``is_output``: it stands where outputs do."""
         known, is_word = self.known, key in _WORDS_OF_FORMATS
         if IMAGES in self.what.kinds and (text in self.images or _is_image(text)):
             return _Way.GOES
@@ -259,7 +259,7 @@ class _Choice(Struct, kw_only=True):
         return _Way.INNER if is_output or known.has_lines_of(text) else _Way.STAYS
 
     def entered(self, text: str, key: str) -> _Choice | None:
-        """What becomes of the strings in a text that is JSON; None: it goes whole.
+        """Return the rules for the strings in a text that is JSON; None: it goes whole.
 
         Arguments of a call are looked through, and what an adapter looks through for the texts of the record.
         """
@@ -275,7 +275,7 @@ class _Choice(Struct, kw_only=True):
 
 
 class _Arguments(_Choice, kw_only=True):
-    """What becomes of each string in the arguments of a call: only names stay."""
+    """The same for the arguments of a call: only names stay."""
 
     def way(self, text: str, key: str, *, is_output: bool) -> _Way:
         found = super().way(text, key, is_output=is_output)
