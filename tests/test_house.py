@@ -39,7 +39,7 @@ ROOMS = {
         "folder of events",
     ),
     "ask": Budget(
-        5_555,
+        5_560,
         24,
         "a question each; marks of sessions; what a filter chooses, what lists are sorted by, worked out beforehand; "
         "the newest looked into one by one; rows of files; the room of each",
@@ -51,7 +51,7 @@ ROOMS = {
         "that faces show beside each other; amounts of charts, and the SQL of every number",
     ),
     "cli": Budget(
-        22_190,
+        22_195,
         140,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
@@ -98,14 +98,14 @@ ROOMS = {
     "runs": Budget(3_365, 14, "a run from its prompt to its stored end, and the reasons for its order"),
     "search": Budget(785, 3, "hits with their excerpts, and the words that near ones have, names of files"),
     "store": Budget(
-        14_835,
+        14_850,
         55,
         "the file, or one that takes its place, a reader a thread, its tables, chunks made of another log's, stores of "
         "before in memory, one filter; texts of files and of sections; what people set in contexts; "
         "around a record; another store beside it; a look that changes nothing, outlines without content, words",
     ),
     "workspace": Budget(
-        17_130,
+        17_140,
         87,
         "history of other machines; what faces ask, outlines in columns, blocks that faces draw, the fields of every "
         "question, pages with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed; "

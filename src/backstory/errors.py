@@ -470,6 +470,7 @@ class NotAStore(BackstoryError):
         super().__init__(
             f"{path} is not a backstory store ({why}). The file was not changed; name another one with --store."
         )
+        self.why = why
 
 
 class StoreTooNew(BackstoryError):

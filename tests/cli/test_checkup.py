@@ -173,10 +173,22 @@ def test_a_stopped_process_that_holds_the_store_is_named_and_continued(machine: 
 
 def test_a_damaged_store_has_no_command_that_mends_it(machine: Shell) -> None:
     whole = machine.store.read_bytes()
-    for part, detail in ((whole[: len(whole) // 2], "bytes"), (b"no database" + whole[11:], "SQLite")):
+    machine.store.write_bytes(whole[: len(whole) // 2])
+    damaged = found(machine)["store-damaged"]
+    assert (damaged["command"], "bytes" in damaged["detail"]) == (None, True)
+
+
+def test_a_file_that_is_no_store_is_not_called_damaged(machine: Shell) -> None:
+    whole = machine.store.read_bytes()
+    another = bytearray(whole)
+    another[68:72] = b"mine"
+    for part, detail in (
+        (b"no database" + whole[11:], "it is no SQLite file"),
+        (another, "another program's database"),
+    ):
         machine.store.write_bytes(part)
-        damaged = found(machine)["store-damaged"]
-        assert (damaged["command"], detail in damaged["detail"]) == (None, True)
+        foreign = found(machine)["store-foreign"]
+        assert (foreign["command"], foreign["detail"], "store-damaged" in found(machine)) == (None, detail, False)
 
 
 def test_a_store_of_a_newer_backstory_is_left_alone(machine: Shell) -> None:
@@ -493,6 +505,65 @@ def test_a_store_that_was_named_and_is_not_there_is_an_error(machine: Shell) -> 
 def test_a_home_that_cannot_be_written_is_not_to_be_filled(bare: Shell) -> None:
     bare.store.parent.mkdir(mode=0o500)
     assert set(found(bare)) == {"home-read-only"}
+
+
+def test_an_index_is_outdated_as_soon_as_the_settings_say_something_else(machine: Shell) -> None:
+    config = machine.store.with_name("config.toml")
+    config.touch(0o600)
+    config.write_text("[index]\nenabled = false\n")
+    assert machine("reindex").code == 0
+    assert found(machine) == {}
+    config.write_text("")
+    mend(machine, "index-outdated")
+
+
+def test_where_the_home_store_is_off_no_import_is_missed(machine: Shell) -> None:
+    config = machine.store.with_name("config.toml")
+    config.touch(0o600)
+    config.write_text("[store]\nenabled = false\n")
+    os.utime(machine.store.with_name("folders.seen"), (1_600_000_000, 1_600_000_000))
+    sql(machine.store, "insert into search_index(search_index, rank) values ('automerge', 0)")
+    sql(machine.store, "insert into meta(key, value) values ('stale', '1')")
+    told = found(machine)
+    assert {name: each["command"] for name, each in told.items()} == {
+        "ingest-cut-off": None,
+        "derived-stale": ["backstory", "reindex", "--derived", "--store", str(machine.store)],
+    }
+    machine.store.unlink()
+    assert found(machine) == {}
+
+
+def test_a_command_about_a_store_that_was_named_names_it(bare: Shell, tmp_path: Path) -> None:
+    put(bare, PROMPT, NEW_TYPE)
+    named = tmp_path / "a b.db"
+    shutil.move(bare.store, named)
+    told = {each["finding"]: each for each in bare("doctor", "--store", str(named), "--json").json()["findings"]}
+    done = typed(bare, told["format-newer"]["as_typed"])
+    assert (done.code, NEW_TYPE["type"] in done.out) == (0, True)
+
+
+def test_a_command_that_cannot_be_printed_is_left_out(machine: Shell) -> None:
+    odd = machine.home / "a\nb"
+    machine.store.parent.rename(odd)
+    odd.chmod(0o755)
+    machine.environ["BACKSTORY_HOME"] = str(odd)
+    told = found(machine)["home-open"]
+    assert (told["command"], told["about"]) == (None, str(odd))
+    assert "chmod" not in machine("doctor").out
+    assert machine("doctor", "--fix", "--yes").code == FOUND
+
+
+@pytest.mark.parametrize("version", [5, 6])
+def test_a_home_that_is_not_utf_8_is_a_finding(bare: Shell, version: int) -> None:
+    home = bare.home / "m\udcff"
+    home.mkdir(mode=0o755)
+    shutil.copy(GOLDEN / f"store-v{version}.bks", home / "store.db")
+    (home / "store.db").chmod(0o600)
+    told = found(bare, BACKSTORY_HOME=str(home))
+    assert set(told) == {"home-open", "store-unreadable"}
+    assert [each["command"] for each in told.values()] == [None, None]
+    assert told["store-unreadable"]["about"] == f"{bare.home}/m\\udcff/store.db"
+    assert bare("doctor", BACKSTORY_HOME=str(home)).code == FOUND
 
 
 # --fix ----------------------------------------------------------------------------------------------------------------

@@ -91,6 +91,19 @@ def test_prompts_that_wait_are_run(bench: Bench) -> None:
     assert [turn.prompt for turn in bench.store.turns(1)] == ["go", "more"]
 
 
+def test_prompts_that_wait_beside_a_store_that_was_named_are_run_there(bench: Bench) -> None:
+    assert bench.backstory("run", "-a", "claude", "go", script=[GOOD]).returncode == 0
+    named = bench.root / "apart" / "a b.db"
+    named.parent.mkdir(mode=0o700)
+    shutil.copy(bench.store.path, named)
+    shutil.rmtree(bench.store.path.parent)
+    assert bench.backstory("queue", "add", "--no-run", "--trust", "--store", str(named), "more").returncode == 0
+    done = bench.backstory("doctor", "--store", str(named), "--json")
+    (waiting,) = (each for each in json.loads(done.stdout)["findings"] if each["finding"] == "prompts-waiting")
+    typed(bench, waiting["as_typed"])
+    assert "prompts-waiting" not in bench.backstory("doctor", "--store", str(named), "--json").stdout
+
+
 def test_a_prompt_that_is_held_is_a_note(bench: Bench) -> None:
     assert bench.backstory("run", "-a", "claude", "go", script=[GOOD]).returncode == 0
     assert bench.backstory("queue", "add", "--no-run", "more").returncode == 0

@@ -182,7 +182,10 @@ def measure(db: apsw.Connection, note: Callable[[int, int], None] = lambda done,
             share = shares.setdefault(session_id, Share(kinds=kinds.get(session_id, {})))
             setattr(share, group, room.get(group, 0) * weight / total if total else 0)
     note(STEPS, STEPS)
-    return FileRoom(used=(pages - free) * page, free=free * page, own=own, shares=shares)
+    used = (pages - free) * page
+    # What no session has a part of, such as a table that only rows without a session are in, is the store's own.
+    own = max(used - sum(each.bytes for each in shares.values()), own)
+    return FileRoom(used=used, free=free * page, own=own, shares=shares)
 
 
 def images(db: apsw.Connection) -> dict[int, float]:

@@ -32,9 +32,15 @@ def _table(head: str, rows: Sequence[RoomRow], whole: int) -> Iterator[str]:
     shown = [
         (
             row.name or "–", output.size(row.bytes), f"{100 * row.bytes / max(whole, 1):.0f} %",
-            f"{row.sessions:,}" if row.sessions else "", output.one_liner(shlex.join(row.command)) or "–",
+            f"{row.sessions:,}" if row.sessions else "", _freed_by(row),
         )
         for row in rows
     ]  # fmt: skip
     # The name may be cut, the command not: it is to be copied.
     yield from output.table(shown, flexible=0, heads=(head, "ROOM", "PART", "SESSIONS", "FREED BY"))
+
+
+def _freed_by(row: RoomRow) -> str:
+    """The command of a row, with what it frees beside the row."""
+    command = output.one_liner(shlex.join(row.command)) or "–"
+    return f"{command} # frees {output.size(row.frees)} in all" if row.frees else command

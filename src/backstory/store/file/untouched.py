@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from backstory.store.file.waiting import LockHolder
 
-WHOLE, MISSING, UNREADABLE, DAMAGED, NEWER, OLDER, DRAFT, CUT_OFF = (
-    "whole", "missing", "unreadable", "damaged", "newer", "older", "draft", "cut-off",
+WHOLE, MISSING, UNREADABLE, DAMAGED, FOREIGN, NEWER, OLDER, DRAFT, CUT_OFF = (
+    "whole", "missing", "unreadable", "damaged", "foreign", "newer", "older", "draft", "cut-off",
 )  # fmt: skip
 """States of a store. Cut off: a writer was killed, and whoever opens it next finishes or undoes what that one did."""
 USED_BYTE = (128, 1)
@@ -76,19 +76,28 @@ class QueueLook(Struct, frozen=True, kw_only=True):
     owners: tuple[tuple[str, int, str], ...] = ()
 
 
-def look(path: Path, *, is_ours: bool = True) -> StoreLook:
-    """Look at a store. Of one from elsewhere, which may hold anything, only its schema and id are read."""
+def look(path: Path, *, is_ours: bool = True, rule: coverage.IndexRule | None = None) -> StoreLook:
+    """Look at a store. Of one from elsewhere, which may hold anything, only its schema and id are read.
+
+    ``rule``: that of the settings, which the store should follow; None: the one that it follows.
+    """
     known: dict[str, Any] = {"path": path}
     try:
+        connection.check_path(path)
         known["bytes"] = path.stat().st_size
     except PermissionError:
         return StoreLook(**known, state=UNREADABLE)
+    except errors.PathNotText:
+        return StoreLook(**known, state=UNREADABLE, detail="its path is not UTF-8: rename the folder")
     except OSError:
         return StoreLook(**known, state=MISSING)
     if not known["bytes"]:
         return StoreLook(**known, state=MISSING)
     try:
-        connection.check_header(path)
+        try:
+            connection.check_header(path)
+        except errors.NotAStore as refused:
+            return StoreLook(**known, state=FOREIGN, detail=refused.why)
         is_left = _is_left(path)
         if (lacking := _lacking(path)) and not is_left:
             return StoreLook(**known, state=DAMAGED, detail=lacking)
@@ -97,7 +106,7 @@ def look(path: Path, *, is_ours: bool = True) -> StoreLook:
             known["store_id"] = migrate.id_of(db, path)
             if known["schema"] < migrate.SCHEMA_VERSION:
                 return StoreLook(**known, state=OLDER, is_cut_off=is_left)
-            facts = _facts(db) if is_ours else {}
+            facts = _facts(db, rule) if is_ours else {}
     except errors.StoreTooNew as refused:
         return StoreLook(**known, state=NEWER, detail=str(refused))
     except errors.StoreTooOld:
@@ -134,7 +143,7 @@ def opened(path: Path) -> Iterator[apsw.Connection]:
         how = "mode=ro"
     elif has_wal and not _is_there(path.with_name(path.name + "-shm")):
         how = "immutable=1"
-    with closing(apsw.Connection(f"file:{quote(str(path))}?{how}", flags=READ_ONLY)) as db:
+    with closing(apsw.Connection(f"file:{quote(os.fsencode(path))}?{how}", flags=READ_ONLY)) as db:
         db.set_busy_timeout(BUSY_MS)
         db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         db.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
@@ -177,14 +186,14 @@ def _is_there(path: Path) -> bool:
         return False
 
 
-def _facts(db: apsw.Connection) -> dict[str, Any]:
+def _facts(db: apsw.Connection, rule: coverage.IndexRule | None) -> dict[str, Any]:
     newest = fetch(db, tuple[int | None], "select max(last_active) from sessions")[0][0]
     return {
         "is_stale": not (migrate.is_derived(db) and _has_todays_tables(db)),
         "is_in_bulk": bool(
             db.execute("select count(*) from search_index_config where k = 'automerge' and v = 0").get
         ),
-        "is_index_outdated": coverage.is_outdated(db),
+        "is_index_outdated": coverage.is_outdated(db) or coverage.is_behind(db, rule),
         "is_to_erase": erasing.is_due(db),
         "is_prune_due": bool(pruned.unsettled(db)),
         "newest_ms": newest or 0,

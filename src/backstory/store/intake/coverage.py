@@ -80,6 +80,11 @@ def is_outdated(db: apsw.Connection) -> bool:
     return bool(db.execute("select exists (select 1 from meta where key = ?)", (OUTDATED,)).get)
 
 
+def is_behind(db: apsw.Connection, rule: IndexRule | None) -> bool:
+    """Return True if sessions were derived by another rule than this one; it may be unknown."""
+    return rule not in (None, rule_of(db)) and bool(db.execute("select exists (select 1 from sessions)").get)
+
+
 def follow(db: apsw.Connection, rule: IndexRule) -> None:
     """Let a store follow a rule from now on; a reindex applies it to earlier sessions."""
     # No row is the same as a rule that leaves nothing out, so a store that never had one needs none.
@@ -132,12 +137,11 @@ def _is_covered(db: apsw.Connection, rule: IndexRule, session_id: int) -> bool:
 
 def state(db: apsw.Connection, rule: IndexRule | None) -> Coverage:
     """Return the index's coverage, and whether it is as the settings are now. ``rule``: None: the one followed."""
-    followed = rule_of(db)
-    wanted = rule or followed
+    wanted = rule or rule_of(db)
     return Coverage(
         is_on=wanted.enabled,
         uncovered=uncovered(db, wanted),
-        is_outdated=is_outdated(db) or (followed != wanted and bool(db.execute("select count(*) from sessions").get)),
+        is_outdated=is_outdated(db) or is_behind(db, wanted),
     )
 
 

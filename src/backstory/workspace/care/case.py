@@ -6,11 +6,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backstory.errors import BackstoryError
+from backstory.errors import BackstoryError, PathNotText
 from backstory.projects.home_state import HomeState, state_of
 from backstory.projects.registry import POINTERS, NotedStore, Seen, Verdict, file_at, noted, whose
 from backstory.store import PROJECT_STORE
-from backstory.store.file import untouched
+from backstory.store.file import connection, untouched
+from backstory.store.intake.coverage import IndexRule
 from backstory.workspace.place import HOME_STORE, project_root
 
 if TYPE_CHECKING:
@@ -56,6 +57,28 @@ class Case:
             return self._read_settings()
         except BackstoryError as refused:
             return refused
+        except OSError as refused:
+            return BackstoryError(str(refused))
+
+    @property
+    def is_home_off(self) -> bool:
+        """True if nothing is imported into the home store, because a person wants only projects' stores."""
+        return (
+            self.named is None and not isinstance(self.settings, BackstoryError) and not self.settings.store.is_enabled
+        )
+
+    @property
+    def index_rule(self) -> IndexRule | None:
+        """The index rule of the settings, which stores of ours follow; None where it cannot be known."""
+        if self.named is not None or isinstance(self.settings, BackstoryError):
+            return None
+        said = self.settings.index
+        return IndexRule(enabled=said.is_enabled, repositories=tuple(said.repositories))
+
+    @property
+    def named_words(self) -> tuple[str, ...]:
+        """The words by which a command is about the store that was named; none where none was."""
+        return () if self.named is None else ("--store", str(self.named))
 
     @property
     def may_prune(self) -> bool:
@@ -88,7 +111,7 @@ class Case:
     def look(self, path: Path, *, is_ours: bool = True) -> StoreLook:
         """Look at a store, once."""
         if path not in self._looks:
-            self._looks[path] = untouched.look(path, is_ours=is_ours)
+            self._looks[path] = untouched.look(path, is_ours=is_ours, rule=self.index_rule)
         return self._looks[path]
 
     @cached_property
@@ -139,6 +162,15 @@ def may_be_file(path: Path) -> bool:
         return path.is_file()
     except OSError:
         return True
+
+
+def is_text(path: Path) -> bool:
+    """Return True if a path is UTF-8, as one of a store has to be."""
+    try:
+        connection.check_path(path)
+    except PathNotText:
+        return False
+    return True
 
 
 def is_gone(path: Path) -> bool:

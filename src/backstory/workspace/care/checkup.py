@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from backstory.derive import harmless
 from backstory.errors import BackstoryError
 from backstory.workspace.care import clients, machine, stores
+from backstory.workspace.care.case import is_text
 from backstory.workspace.care.findings import US, Finding
 
 if TYPE_CHECKING:
@@ -21,16 +23,24 @@ DAYS_MS = 3 * machine.DAY_MS
 
 def check_up(case: Case) -> list[Finding]:
     """Return all that is found, what needs mending first. Nothing is changed."""
-    if found := list(machine.of_marks(case)):
+    if found := [_checked(case, each) for each in machine.of_marks(case)]:
         return found
     found = [_checked(case, each) for question in QUESTIONS for each in question(case)]
     return sorted(found, key=lambda each: not each.kind.is_ill)
 
 
 def _checked(case: Case, each: Finding) -> Finding:
-    """An ingest that may prune is not safe."""
+    """A finding without a command that does not run as it is printed; and an ingest that may prune is not safe."""
     is_ingest = each.command[:2] == (US, "ingest") and not {"--store", "--schedule"} & {*each.command}
+    is_ours_nowhere = each.command[:1] == (US,) and not is_text(case.home)
+    is_printed = all(map(_is_as_printed, (*each.command, str(each.folder or ""))))
+    if not is_printed or is_ours_nowhere or (is_ingest and case.is_home_off):
+        return replace(each, command=(), folder=None, is_safe=False)
     return replace(each, is_safe=False) if is_ingest and each.is_safe and case.may_prune else each
+
+
+def _is_as_printed(word: str) -> bool:
+    return "\n" not in word and "\t" not in word and harmless.clean(word) == word
 
 
 def of_sync(case: Case) -> Iterator[Finding]:

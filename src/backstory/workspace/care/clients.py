@@ -78,7 +78,13 @@ def of_agents(case: Case) -> Iterator[Finding]:
     noted_s = news.noted_s(case.home)
     for each in agents_seen(case):
         days = each.deletes_after_days
-        if days is not None and noted_s is not None and case.now / 1000 - noted_s > days * DAY_S / 2:
+        # Where the home store is off, nobody waits for an import.
+        if (
+            days is not None
+            and not case.is_home_off
+            and noted_s is not None
+            and case.now / 1000 - noted_s > days * DAY_S / 2
+        ):
             yield Finding(
                 name="logs-deleted-soon", about=each.agent, command=(US, "ingest"), is_safe=True,
                 detail=f"after {counted(days, 'day')}; the last import was on "
@@ -92,7 +98,7 @@ def of_agents(case: Case) -> Iterator[Finding]:
             ]
             yield Finding(
                 name="format-newer", about=each.agent, detail="; ".join(told),
-                command=(US, "doctor", "formats", "--agent", each.agent),
+                command=(US, "doctor", "formats", "--agent", each.agent, *case.named_words),
             )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ KINDS = {
     "sqlite-lacks": Kind("machine", True, "This SQLite lacks what a store needs: install the package apsw anew."),
     "clock-wrong": Kind("machine", True, "The clock is behind the time at which our own files were written: set it."),
     "times-ahead": Kind("machine", False, "A session is dated in the future, so it stays first in every list."),
-    "settings-broken": Kind("home", True, "The settings cannot be read: mend that line, or remove the file."),
+    "settings-broken": Kind("home", True, "The settings cannot be read, or one of them is wrong: mend it."),
     "home-gone": Kind(
         "home", True, "The home folder that is set is not there. An ingest begins a new one from the logs that exist."
     ),
@@ -51,6 +51,10 @@ KINDS = {
         "stores", True,
         "The store is damaged. Copy it aside; `backstory verify` lists the damage, and "
         "`backstory restore --all --to FOLDER` saves what is whole.",
+    ),
+    "store-foreign": Kind(
+        "stores", True,
+        "The file is no store of ours: move it aside, or set BACKSTORY_HOME. An import begins a new one.",
     ),
     "store-unreadable": Kind("stores", True, "The store cannot be read by this account."),
     "store-read-only": Kind("stores", True, "The store cannot be written, so nothing new is stored."),
@@ -143,7 +147,12 @@ def as_json(finding: Finding) -> dict[str, Any]:
     """A finding as ``doctor --json`` prints it."""
     return {
         "finding": finding.name, "group": finding.kind.group, "needs_mending": finding.kind.is_ill,
-        "means": finding.kind.means, "about": finding.about or None, "detail": finding.detail or None,
+        "means": finding.kind.means, "about": _text(finding.about), "detail": _text(finding.detail),
         "command": list(finding.command) or None, "folder": None if finding.folder is None else str(finding.folder),
         "as_typed": finding.typed or None, "safe": finding.is_safe,
     }  # fmt: skip
+
+
+def _text(said: str) -> str | None:
+    """A path that is not UTF-8 has the byte's number instead; None for nothing."""
+    return said.encode("utf-8", "backslashreplace").decode() or None

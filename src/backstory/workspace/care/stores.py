@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from backstory.workspace.care.case import Case
 
 STATES = {
-    untouched.DAMAGED: "store-damaged", untouched.UNREADABLE: "store-unreadable", untouched.NEWER: "store-newer",
-    untouched.DRAFT: "store-draft",
+    untouched.DAMAGED: "store-damaged", untouched.FOREIGN: "store-foreign", untouched.UNREADABLE: "store-unreadable",
+    untouched.NEWER: "store-newer", untouched.DRAFT: "store-draft",
 }  # fmt: skip
 """States that no command mends, each with its finding."""
 
@@ -32,7 +32,8 @@ def of_stores(case: Case) -> Iterator[Finding]:
     """Each store of ours, as its file is."""
     if case.look(case.store).state == untouched.MISSING:
         # A home that vanished, or that cannot be written, is a finding of its own.
-        if case.home_state.is_writable if case.home_state is not None else not case.is_home_set:
+        is_ready = case.home_state.is_writable if case.home_state is not None else not case.is_home_set
+        if is_ready and not case.is_home_off:
             yield Finding(name="nothing-imported", about=str(case.store), command=(US, "ingest"))
     else:
         yield from _of_store(case, case.look(case.store))
@@ -43,7 +44,9 @@ def of_stores(case: Case) -> Iterator[Finding]:
 def _of_store(case: Case, look: StoreLook) -> Iterator[Finding]:
     about, named = str(look.path), ("--store", str(look.path))
     is_home = case.named is None and look.path == case.store
-    derive = (US, "ingest") if is_home and not case.may_prune else (US, "reindex", "--derived", *named)
+    derive = (
+        (US, "ingest") if is_home and not (case.may_prune or case.is_home_off) else (US, "reindex", "--derived", *named)
+    )
     ingest = (US, "ingest", *(() if is_home else named))
     opened = ("chmod", "u+rw", about) if home_state.is_own(look.path) and home_state.is_read_only(look.path) else ()
     if (name := STATES.get(look.state)) is not None:
@@ -126,7 +129,7 @@ def of_queues(case: Case) -> Iterator[Finding]:
         for uid, session, kind in untouched.look_at_queue(path_beside(look.path)).texts:
             if kind == QueuedKind.HELD:
                 yield Finding(
-                    name="prompts-held", about=str(look.path), command=(US, "queue", "run", uid),
+                    name="prompts-held", about=str(look.path), command=(US, "queue", "run", uid, *case.named_words),
                     folder=_project_of(look.path),
                 )  # fmt: skip
             elif not is_held(case.home, session):
@@ -134,7 +137,7 @@ def of_queues(case: Case) -> Iterator[Finding]:
         for session, count in waiting.items():
             yield Finding(
                 name="prompts-waiting", about=str(look.path), detail=counted(count, "prompt"),
-                command=(US, "queue", "run", session), folder=_project_of(look.path),
+                command=(US, "queue", "run", session, *case.named_words), folder=_project_of(look.path),
             )  # fmt: skip
 
 

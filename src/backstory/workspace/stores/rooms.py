@@ -37,12 +37,16 @@ _FREED_BY: dict[str, tuple[str, ...]] = {
 
 
 class RoomRow(Struct, kw_only=True):
-    """A part of the room. ``command``: the words that free it; empty where nothing does."""
+    """A part of the room. ``command``: the words that free it; empty where nothing does.
+
+    ``frees``: the bytes that the command frees with all that is older, where that is more than the row; else 0.
+    """
 
     name: str
     bytes: int = 0
     sessions: int = 0
     command: tuple[str, ...] = ()
+    frees: int = 0
 
 
 class Rooms(Struct, kw_only=True):
@@ -89,6 +93,13 @@ def _by_age(chosen: Iterable[PruneChoice], now: int) -> list[RoomRow]:
         row = next((rows[n] for n, (least, _, _) in enumerate(AGES) if days > least), rows[-1])
         row.bytes += each.room
         row.sessions += 1
+    older = 0
+    for row in rows:
+        older += row.bytes
+        if not row.sessions:
+            row.command = ()
+        elif row.command and older > row.bytes:
+            row.frees = older
     return rows
 
 
