@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import TYPE_CHECKING
 
 import pytest
 
 from backstory.agents import jsonl
 from backstory.derive.pruning import PROMPTS, Pruning
-from backstory.ingest import pruning
+from backstory.ingest import log_reader, pruning
 from backstory.projects import secret_notes
-from backstory.store import open_store
+from backstory.store import Store, codec, open_store
 from backstory.store.file import maintenance
 from backstory.workspace.stores.secret_scan import SecretScan
 from tests.support.clock import NOW
@@ -107,6 +108,56 @@ def test_a_line_too_long_to_be_parsed_is_looked_through(machine: Machine, monkey
     machine.write(claude_log("s"), lines(long, claude_line("user", "p2", "go")))
     machine.read()
     assert places(scanned(machine)) == {"github-token": [1]}
+
+
+@pytest.mark.parametrize("before", [0, 40_000])
+def test_a_line_that_ended_later_leaves_no_secret_of_its_beginning(machine: Machine, before: int) -> None:
+    whole = lines(
+        claude_line("user", "p1", TOKEN), claude_line("user", "p2", 'x" ' * before + "password: Kx93vQp7Zt2m")
+    )
+    cut = whole.index(b"Kx93vQp") + 7
+    machine.write(claude_log("s"), whole[:cut])
+    machine.read()
+    assert places(scanned(machine)) == {"github-token": [1], "password": [None]}
+    machine.write(claude_log("s"), whole)
+    machine.read()
+    grown = scanned(machine)
+    assert [(each.secret.kind, [at.seq for at in each.places]) for each in grown.findings] == [
+        ("github-token", [1]), ("password", [2]),
+    ]  # fmt: skip
+
+
+def test_around_records_one_secret_is_one_place_and_stays_one(machine: Machine) -> None:
+    said = [claude_line("user", f"p{n}", TOKEN) for n in range(3)]
+    machine.write(claude_log("s"), lines(*said))
+    machine.read()
+    machine.store.change(lambda db: db.execute("delete from numbers"))
+    assert places(scanned(machine)) == places(scanned(machine)) == {"github-token": [None]}
+
+
+def test_of_a_log_that_grew_no_more_is_in_memory_at_once_than_a_chunk(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_reader, "BLOCK_BYTES", 100_000)
+    monkeypatch.setattr(codec, "CHUNK_BYTES", 100_000)
+    said = [claude_line("user", f"p{n}", f"{random.Random(n).randbytes(2_000).hex()}") for n in range(100)]
+    machine.write(claude_log("s"), lines(*said[:1]))
+    machine.read()
+    scanned(machine)
+    machine.write(claude_log("s"), lines(*said))
+    machine.read()
+    (log,) = machine.store.logs()
+    most = max(map(len, machine.store.stream_log(log.id, 1_000)))
+    read, piece = list[int](), Store.read_log
+
+    def noted(store: Store, log_id: int, start: int, length: int, **how: bool) -> bytes:
+        read.append(length)
+        return piece(store, log_id, start, length, **how)
+
+    monkeypatch.setattr(Store, "read_log", noted)
+    scanned(machine)
+    assert most < log.read_to / 2
+    assert all(length <= most for length in read)
 
 
 def test_what_came_is_told_once(machine: Machine) -> None:

@@ -33,6 +33,8 @@ class Sighted(Struct, frozen=True, array_like=True):
 
     secret: NamedSecret
     seq: int | None = None
+    at: int | None = None
+    """The place in its log, in bytes without a number."""
 
 
 class ScannedPart(Struct, array_like=True):
@@ -41,6 +43,8 @@ class ScannedPart(Struct, array_like=True):
     mark: str
     end: int
     found: list[Sighted] = field(default_factory=list)
+    line: int = 0
+    """The start of a log's last line, which may not have ended: it is looked through again when the log has grown."""
 
 
 class ScannedStore(Struct):

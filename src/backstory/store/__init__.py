@@ -349,9 +349,9 @@ class Store(Database):
     def _chunks(self) -> UnpackedChunks:
         return logs.UnpackedChunks()
 
-    def stream_log(self, log_id: int) -> Iterator[bytes]:
-        """All bytes of a log, a chunk at a time, checked; raises StoreDamaged. No statement stays open between two."""
-        at = 0
+    def stream_log(self, log_id: int, start: int = 0) -> Iterator[bytes]:
+        """A log's bytes, a chunk at a time, checked; raises StoreDamaged. No statement stays open between two."""
+        at = start
         while piece := self._of_one_moment(logs.piece, log_id, at):
             yield piece
             at += len(piece)

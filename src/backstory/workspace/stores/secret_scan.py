@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 KEEP_EVERY_MS = 1_000
 BACK_BYTES = 64 * 1024
-"""The most bytes back to the start of a line that had not ended when its log was scanned."""
+"""The most bytes of a line without a number that are looked through before and behind a place in it."""
 BINARY_WITHIN = 8_192
 
 
@@ -149,14 +149,15 @@ class SecretScan:
         before, self.counts.logs = known.get(log.id), self.counts.logs + 1
         part = ScannedPart(marks[-1] if marks else "", log.read_to)
         if before is not None and (before.end, before.mark) in zip((each.end for each in ends), marks, strict=True):
-            part.found = before.found
+            part.found, part.line = before.found, before.line
             start = before.end
         else:
             start = 0
         if start < log.read_to:
             self.counts.bytes += log.read_to - start
-            met = dict.fromkeys(part.found)
-            part.found = list(met | dict.fromkeys(self._in_log(store, log, _line_before(store, log, start))))
+            # A line that had not ended had no number yet, and may have told what it does not tell as a whole.
+            met = dict.fromkeys(each for each in part.found if each.at is None or each.at < part.line)
+            part.found = list(met | dict.fromkeys(self._in_log(store, log, part)))
         known[log.id] = part
         self._add(part, store, log.session_id)
 
@@ -167,10 +168,10 @@ class SecretScan:
             mark = mark_of(self.key, mark.encode() + each.sha256)
             yield mark
 
-    def _in_log(self, store: Store, log: Log, start: int) -> Iterator[Sighted]:
-        """Yield the secrets of a log from this place on."""
-        stream = store.stream_log(log.id) if not start else iter([store.read_log(log.id, start, log.read_to - start)])
-        places = [start + at for at in self._sieve.places_in(stream)]
+    def _in_log(self, store: Store, log: Log, part: ScannedPart) -> Iterator[Sighted]:
+        """Yield the secrets of a log from the line on where it was left, and note where its last line starts."""
+        start = part.line
+        places = [start + at for at in self._sieve.places_in(_noting_line(store.stream_log(log.id, start), part))]
         if not places:
             return
         for line in kept_lines(store, log):
@@ -185,7 +186,7 @@ class SecretScan:
             # No record: what an agent writes around the records of a document, or a line that was not parsed.
             begin = _line_before(store, log, at)
             data = store.read_log(log.id, begin, min(log.read_to, at + BACK_BYTES) - begin)
-            yield from (Sighted(each) for each in self._finder.found_in(data.partition(b"\n")[0]))
+            yield from (Sighted(each, at=at) for each in self._finder.found_in(data.partition(b"\n")[0]))
 
     def _file(self, store: Store, file: kept_texts.KeptSidecar, known: dict[int, ScannedPart]) -> None:
         self.counts.files += 1
@@ -210,12 +211,23 @@ class SecretScan:
     def _add(
         self, part: ScannedPart, store: Store, session_id: int, *, seq: int | None = None, file: str | None = None
     ) -> None:
-        for each in part.found:
+        for each in dict.fromkeys(Sighted(each.secret, each.seq) for each in part.found):
             finding = self._found.setdefault(each.secret.digits, SecretFinding(secret=each.secret, places=[]))
             place = SecretPlaceFound(
                 store=store, session_id=session_id, seq=each.seq if seq is None else seq, file=file
             )
             finding.places.append(place)
+
+
+def _noting_line(pieces: Iterator[bytes], part: ScannedPart) -> Iterator[bytes]:
+    """Yield the bytes up to the part's end, and note the start of their last line."""
+    at = part.line
+    for whole in pieces:
+        piece = whole[: max(part.end - at, 0)]
+        if end := piece.rfind(b"\n") + 1:
+            part.line = at + end
+        at += len(piece)
+        yield piece
 
 
 def _line_before(store: Store, log: Log, at: int) -> int:
