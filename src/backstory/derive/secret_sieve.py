@@ -37,6 +37,10 @@ _PLAIN = lazy_regex(
     % BASE64_CHARS_MIN
 )
 """A UUID, a moment, an id of a request or message, what an agent encrypted itself, and bytes in base64."""
+_ESCAPES = lazy_regex(r"\\(?:u00([0-7][0-9a-fA-F])|([\\/]))")
+"""Letters of ASCII that JSON need not escape, and some of its writers do."""
+NESTED_MAX = 4
+"""JSON that is so often in JSON is read as if it were plain."""
 
 
 class SecretSieve:
@@ -88,18 +92,21 @@ class SecretSieve:
             self._empty.clear()
             self._met = 0
         read = [piece.decode("utf-8", "surrogateescape") for piece in filterfalse(_PLAIN.fullmatch, new)]
+        keys = read
+        if plain := [(piece, each) for piece in read if _has_escapes(piece) for each in _unescaped(piece)]:
+            keys, read = [*read, *(piece for piece, _ in plain)], [*read, *(each for _, each in plain)]
         # A name is known by what follows it, which was cut off. A line's end stays as long as it is.
         text = '": '.join([*read, ""]).replace("\\n", "  ").replace("\\t", "  ")
         words = self._anchors.telling(text.split())
         starts = [0, *accumulate(len(piece) + 3 for piece in read)] if words else []
         for word, kinds in words.items():
             for at in _words_at(text, word):
-                key = read[bisect_right(starts, at) - 1].encode("utf-8", "surrogateescape")
+                key = keys[bisect_right(starts, at) - 1].encode("utf-8", "surrogateescape")
                 self._telling[key] = self._telling.get(key, 0) | kinds
         if cut := _cut_pieces(read):
             known = self._anchors.telling([word for words in cut.values() for word in words]).keys()
-            for piece in [piece for piece, words in cut.items() if known and not known.isdisjoint(words)]:
-                self._telling[piece.encode("utf-8", "surrogateescape")] = ALL
+            for number in [number for number, words in cut.items() if known and not known.isdisjoint(words)]:
+                self._telling[keys[number].encode("utf-8", "surrogateescape")] = ALL
         for piece in [piece for piece in read if LOWERED_TO_ASCII in piece] if LOWERED_TO_ASCII in text else ():
             self._telling[piece.encode("utf-8", "surrogateescape")] = ALL
         self._plain |= new - self._telling.keys()
@@ -113,23 +120,43 @@ class SecretSieve:
         texts = [b'"'.join(around).decode("utf-8", "surrogateescape")]
         # Some shapes go over a line's end, and what a terminal cut is known by the width of its lines.
         texts += [alone.replace("\\n", "\n")] if "\\n" in alone else []
+        if _has_escapes(texts[0]):
+            plain = [*_unescaped(texts[0])]
+            texts += [*plain, *(each.replace("\\n", "\n") for each in _unescaped(alone) if "\\n" in each)]
+            for within in [each.encode("utf-8", "surrogateescape").split(b'"') for each in plain]:
+                if any(_is_setting(within, number) for number in range(len(within))):
+                    return True
         if any(next(findings_in(text, people=False, kinds=kinds), None) is not None for text in texts):
             return True
         self._empty.add(key)
         return False
 
 
-def _cut_pieces(read: list[str]) -> dict[str, list[str]]:
-    """Return pieces with lines that the width of a terminal cut, and the words of these as they were."""
-    with_lines = [piece for piece in read if len(piece) > COLUMN_MIN and "\\n" in piece]
-    found = {piece: [*Pieces.of_cut_lines(piece.replace("\\n", "\n"))] for piece in with_lines}
-    return {piece: " ".join([each.text for each in whole]).split() for piece, whole in found.items() if whole}
+def _has_escapes(text: str) -> bool:
+    """Return True if JSON would write this shorter."""
+    return "\\u00" in text or "\\/" in text
+
+
+def _unescaped(text: str) -> Iterator[str]:
+    """Yield a text as it is in JSON, and in JSON that is in JSON."""
+    for _ in range(NESTED_MAX):
+        text = _ESCAPES.sub(lambda found: found[2] or chr(int(found[1], 16)), text)
+        yield text
+        if not _has_escapes(text):
+            return
+
+
+def _cut_pieces(read: list[str]) -> dict[int, list[str]]:
+    """Return the numbers of pieces with lines that the width of a terminal cut, and the words of these as they were."""
+    with_lines = [number for number, piece in enumerate(read) if len(piece) > COLUMN_MIN and "\\n" in piece]
+    found = {number: [*Pieces.of_cut_lines(read[number].replace("\\n", "\n"))] for number in with_lines}
+    return {number: " ".join([each.text for each in whole]).split() for number, whole in found.items() if whole}
 
 
 def _is_setting(pieces: list[bytes], number: int) -> bool:
     """Return True for the name of a secret in a list of settings, each as ``{"name": …, "value": …}``."""
     around = pieces[max(number - SETTING, 0) : number + SETTING]
-    if not any(piece in (b"value", b"Value", b"value\\", b"Value\\") for piece in around):
+    if not any(piece.rstrip(b"\\") in (b"value", b"Value") for piece in around):
         return False
     return kind_of_name(pieces[number].decode("utf-8", "surrogateescape").rstrip("\\")) is not None
 
