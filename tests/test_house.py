@@ -39,7 +39,7 @@ ROOMS = {
         "folder of events",
     ),
     "ask": Budget(
-        5_560,
+        5_565,
         24,
         "a question each; marks of sessions; what a filter chooses, what lists are sorted by, worked out beforehand; "
         "the newest looked into one by one; rows of files; the room of each",
@@ -90,7 +90,7 @@ ROOMS = {
         "most of it is errors.py, which has every message; amounts as people read them; stand-ins for late imports",
     ),
     "projects": Budget(
-        2_240,
+        2_245,
         13,
         "git and the one place that starts it, the registry of stores, the move of the home and its state, the key of "
         "masks",
@@ -105,7 +105,7 @@ ROOMS = {
         "around a record; another store beside it; a look that changes nothing, outlines without content, words",
     ),
     "workspace": Budget(
-        17_140,
+        17_155,
         87,
         "history of other machines; what faces ask, outlines in columns, blocks that faces draw, the fields of every "
         "question, pages with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed; "

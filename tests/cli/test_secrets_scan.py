@@ -182,6 +182,16 @@ def test_without_a_home_store_that_of_the_project_is_scanned(bench: Bench) -> No
         assert done.stdout.startswith("github-token-")
 
 
+def test_the_prompt_of_a_run_is_looked_through_though_no_log_has_it(bench: Bench) -> None:
+    assert bench.run(f"use {TOKEN}", {"say": f"used {OTHER}"}, {"result": True}).returncode == 0
+    found = [json.loads(bench.backstory("secrets", "scan", "--json").stdout) for _ in range(2)]
+    kinds = {each["kind"]: each["sightings"] for each in found[0]["secrets"]}
+    assert sorted(kinds) == ["github-token", "slack-token"]
+    (place,) = kinds["github-token"]
+    assert TOKEN in bench.backstory("show", place["uid"], f"@{place['seq']}").stdout
+    assert (found[1]["secrets"], found[1]["bytes_read"]) == (found[0]["secrets"], 0)
+
+
 @pytest.mark.parametrize("content", [b"ordinary", b"\0no text"])
 def test_a_secret_in_the_name_of_a_file_is_found_and_not_printed(bare: Shell, content: bytes) -> None:
     put(bare, PROMPT, said(2, "ordinary"))

@@ -195,8 +195,8 @@ def test_a_copy_with_the_same_id_has_notes_of_its_own(machine: Machine, tmp_path
 def test_notes_of_the_stores_scanned_last_are_kept(tmp_path: Path) -> None:
     notes = secret_notes.ScanNotes(tmp_path, b"k" * 32)
     for number in range(secret_notes.STORES_MAX + 5):
-        notes.of_store(f"store {number}", (), (), ())
-        notes.of_store("store 0", (), (), ())
+        notes.of_store(f"store {number}", (), (), (), ())
+        notes.of_store("store 0", (), (), (), ())
     notes.keep()
     kept = json.loads((tmp_path / "secrets.scanned").read_text("utf-8"))["stores"]
     assert (len(kept), "store 0" in kept, "store 1" in kept) == (secret_notes.STORES_MAX, True, False)

@@ -27,8 +27,8 @@ class KeptSidecar(NamedTuple):
     sha256: bytes
 
 
-class KeptSummary(NamedTuple):
-    """A summary that this program had written."""
+class KeptText(NamedTuple):
+    """A text that is in no log: a summary that this program had written, or the prompt of a run."""
 
     id: int
     session_id: int
@@ -53,7 +53,16 @@ def files(db: apsw.Connection) -> list[KeptSidecar]:
     return [KeptSidecar(*row) for row in db.execute(f"{asked} order by c.log_id, c.name")]
 
 
-def summaries(db: apsw.Connection) -> list[KeptSummary]:
+def summaries(db: apsw.Connection) -> list[KeptText]:
     """Return the summaries that this program had written."""
     asked = "select id, session_id, after_seq, summary from compactions order by session_id, after_seq"
-    return [KeptSummary(*row) for row in db.execute(asked)]
+    return [KeptText(*row) for row in db.execute(asked)]
+
+
+def run_prompts(db: apsw.Connection) -> list[KeptText]:
+    """Return the prompts of runs: an agent's stream need not repeat them."""
+    asked = (
+        "select id, session_id, first_seq, prompt from turns where prompt != '' "
+        "and uid in (select turn_uid from logs where turn_uid is not null) order by id"
+    )
+    return [KeptText(*row) for row in db.execute(asked)]

@@ -38,7 +38,7 @@ class Sighted(Struct, frozen=True, array_like=True):
 
 
 class ScannedPart(Struct, array_like=True):
-    """A log, file or summary that was looked through up to ``end``; ``mark`` changes with these bytes."""
+    """A log, file, summary or prompt that was looked through up to ``end``; ``mark`` changes with these bytes."""
 
     mark: str
     end: int
@@ -53,11 +53,12 @@ class ScannedStore(Struct):
     logs: dict[int, ScannedPart] = field(default_factory=dict)
     files: dict[int, ScannedPart] = field(default_factory=dict)
     summaries: dict[int, ScannedPart] = field(default_factory=dict)
+    prompts: dict[int, ScannedPart] = field(default_factory=dict)
 
     @property
     def digits(self) -> set[str]:
         """The digits of all secrets that were found."""
-        parts = (part for noted in (self.logs, self.files, self.summaries) for part in noted.values())
+        parts = (part for noted in (self.logs, self.files, self.summaries, self.prompts) for part in noted.values())
         return {each.secret.digits for part in parts for each in part.found}
 
 
@@ -99,7 +100,12 @@ class ScanNotes:
                 self._scanned = read
 
     def of_store(
-        self, store: str, logs: Container[int], files: Container[int], summaries: Container[int]
+        self,
+        store: str,
+        logs: Container[int],
+        files: Container[int],
+        summaries: Container[int],
+        prompts: Container[int],
     ) -> ScannedStore:
         """Return the notes of a store that has these by their ids; whoever scans it changes them.
 
@@ -112,6 +118,7 @@ class ScanNotes:
         noted.logs = {log: part for log, part in noted.logs.items() if log in logs}
         noted.files = {file: part for file, part in noted.files.items() if file in files}
         noted.summaries = {each: part for each, part in noted.summaries.items() if each in summaries}
+        noted.prompts = {each: part for each, part in noted.prompts.items() if each in prompts}
         return noted
 
     def keep(self) -> bool:

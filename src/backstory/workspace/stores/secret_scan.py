@@ -1,7 +1,7 @@
-"""A scan of stores for secrets: the bytes of logs, the files beside them, and the summaries that we had written.
+"""A scan of stores for secrets: logs, the files beside them, summaries that we had written, and the prompts of runs.
 
 Only what came since the last scan is read. What was looked through is noted while it goes on, so a scan that was killed
-goes on where it was. Not looked at are bytes in base64 (images), files that are no text, and context boards.
+goes on where it was. Not looked at are bytes in base64 (images), files that are no text, prompts that wait, and boards.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class SecretFinding(Struct, frozen=True, kw_only=True):
     """A secret, and everywhere it stands."""
 
     secret: NamedSecret
-    places: list[SecretPlaceFound]
+    places: dict[SecretPlaceFound, None]
+    """In order, each once: an agent may have a run's prompt in its log, too."""
 
     @property
     def sessions(self) -> list[tuple[Store, int]]:
@@ -98,7 +99,8 @@ class SecretScan:
         """Scan these sessions of a store (None: all). ``progress`` receives bytes done and to do."""
         ends = store.ask(kept_texts.chunk_ends)
         logs, files, summaries = store.logs(), store.ask(kept_texts.files), store.ask(kept_texts.summaries)
-        here = ({each.id for each in logs}, {each.id for each in files}, {each.id for each in summaries})
+        prompts = store.ask(kept_texts.run_prompts)
+        here = [{each.id for each in kept} for kept in (logs, files, summaries, prompts)]
         notes = self._notes.of_store(f"{store.ask(kept_texts.store_id)} {store.path}", *here)
         logs = [each for each in logs if session_ids is None or each.session_id in session_ids]
         files = [each for each in files if session_ids is None or each.session_id in session_ids]
@@ -115,12 +117,12 @@ class SecretScan:
                     self._file(store, file, notes.files)
                 done += file.size
                 progress(done, total)
-            for summary in summaries:
-                if session_ids is None or summary.session_id in session_ids:
-                    data = summary.text.encode("utf-8", "surrogatepass")
-                    part = self._text(notes.summaries.get(summary.id), data, mark_of(self.key, data))
-                    notes.summaries[summary.id] = part
-                    self._add(part, store, summary.session_id, seq=summary.seq)
+            for kept, noted in ((summaries, notes.summaries), (prompts, notes.prompts)):
+                for text in kept:
+                    if session_ids is None or text.session_id in session_ids:
+                        data = text.text.encode("utf-8", "surrogatepass")
+                        part = noted[text.id] = self._text(noted.get(text.id), data, mark_of(self.key, data))
+                        self._add(part, store, text.session_id, seq=text.seq)
         self.came |= notes.digits - known
 
     @contextmanager
@@ -211,12 +213,12 @@ class SecretScan:
     def _add(
         self, part: ScannedPart, store: Store, session_id: int, *, seq: int | None = None, file: str | None = None
     ) -> None:
-        for each in dict.fromkeys(Sighted(each.secret, each.seq) for each in part.found):
-            finding = self._found.setdefault(each.secret.digits, SecretFinding(secret=each.secret, places=[]))
+        for each in part.found:
+            finding = self._found.setdefault(each.secret.digits, SecretFinding(secret=each.secret, places={}))
             place = SecretPlaceFound(
                 store=store, session_id=session_id, seq=each.seq if seq is None else seq, file=file
             )
-            finding.places.append(place)
+            finding.places[place] = None
 
 
 def _noting_line(pieces: Iterator[bytes], part: ScannedPart) -> Iterator[bytes]:
