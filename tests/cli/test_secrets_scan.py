@@ -280,6 +280,14 @@ def test_sessions_with_secrets_go_as_rm_takes_them_out(stored: Shell) -> None:
     assert len(uids(stored)) == 1
 
 
+def test_a_secret_in_the_path_of_a_log_that_stays_is_not_printed(bare: Shell) -> None:
+    put(bare, PROMPT, said(2, TOKEN), name=TOKEN)
+    done = bare("secrets", "scan", "--rm", "--yes")
+    assert done.code == 0
+    assert "Not erased: data in " in done.err
+    assert TOKEN not in done.out + done.err
+
+
 def test_a_session_whose_secrets_were_accepted_stays(stored: Shell) -> None:
     stored("secrets", "scan", "--accept", "all")
     assert stored("secrets", "scan", "--rm", "--yes").code == 0

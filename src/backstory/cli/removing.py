@@ -9,7 +9,7 @@ from backstory.cli.trusting import is_agreed, talk_late
 from backstory.workspace.stores.removing import Removal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from backstory.cli.app import App
@@ -39,7 +39,9 @@ def is_agreed_to(
     return is_agreed(what, f"{what} from {found[0].store.path}?", yes=yes)
 
 
-def talk(removal: Removal, removed: Removed, unsent: Sequence[Path]) -> None:
+def talk(
+    removal: Removal, removed: Removed, unsent: Sequence[Path], masked: Callable[[str], str] = lambda text: text
+) -> None:
     """Print what was deleted, which stores are late, and where copies remain. Raises the last of the problems."""
     output.talk(f"Removed {', '.join(uid[:12] for uid in removal.uids)}.")
     for prompt in removed.prompts:
@@ -47,7 +49,7 @@ def talk(removal: Removal, removed: Removed, unsent: Sequence[Path]) -> None:
     talk_late("Removed", removed.late)
     if removal.remaining:
         output.talk(f"Copies of its turns remain in {_named(removal.remaining)}.")
-    output.talk(f"Not erased: data {', '.join(_not_erased(removal, removed, unsent))}.")
+    output.talk(f"Not erased: data {masked(', '.join(_not_erased(removal, removed, unsent)))}.")
     for each in removed.problems[:-1]:
         output.talk(str(each))
     if removed.problems:

@@ -126,7 +126,7 @@ class _Shown:
     """The sessions of findings, by the store and the id there, and their files without a secret in a name."""
 
     def __init__(self, findings: Sequence[SecretFinding], redactor: Redactor) -> None:
-        self._redactor = redactor
+        self.redactor = redactor
         self._sessions: dict[tuple[int, int], LocatedSession] = {}
         meant = [where for each in findings for where in each.sessions]
         for store in {id(store): store for store, _ in meant}.values():
@@ -142,10 +142,10 @@ class _Shown:
         return self._sessions[id(place.store), place.session_id].session
 
     def file(self, place: SecretPlaceFound) -> str | None:
-        return None if place.file is None else self._redactor.text(place.file)
+        return None if place.file is None else self.redactor.text(place.file)
 
     def errors(self, counts: ScanCounts) -> list[tuple[str, str]]:
-        return [(self._redactor.text(path), self._redactor.text(reason)) for path, reason in counts.errors]
+        return [(self.redactor.text(path), self.redactor.text(reason)) for path, reason in counts.errors]
 
 
 def _remove(app: App, shown: _Shown, *, yes: bool) -> tuple[bool, list[str]]:
@@ -161,7 +161,7 @@ def _remove(app: App, shown: _Shown, *, yes: bool) -> tuple[bool, list[str]]:
     if removed.prompts:
         output.talk(f"Deleted {output.counted(len(removed.prompts), 'queued prompt')}.")
         removed.prompts = []
-    removing.talk(removal, removed, drop_unsent(app.home, removal.uids))
+    removing.talk(removal, removed, drop_unsent(app.home, removal.uids), shown.redactor.text)
     return True, list(removal.uids)
 
 
