@@ -32,13 +32,27 @@ print(json.dumps([report.total("bytes_read"), report.total("events_new"), peak])
 """
 
 
-def write_long_log(path: Path) -> int:
+PRUNED_BYTES = 24_000_000
+PRUNED_KIB_MAX = 120 * 1024
+PRUNING = f"""{PROGRAM}
+import json, sys
+from backstory import open_store
+from backstory.derive.pruning import Pruning
+from backstory.ingest.pruning import prune_session
+with open_store(sys.argv[1], shared=True) as opened:
+    (session,) = opened.sessions()
+    freed = prune_session(opened, session, Pruning(keep="prompts"))
+print(json.dumps([freed.records, peak_kib()]))
+"""
+
+
+def write_long_log(path: Path, length: int = LOG_BYTES) -> int:
     """Real records over and over, each time with ids of their own."""
     records = case("claude/tools")
     ids = {json.loads(line).get("uuid") for line in records.splitlines()} - {None}
     path.parent.mkdir(parents=True)
     with path.open("wb") as file:
-        for round_ in range(LOG_BYTES // len(records) + 1):
+        for round_ in range(length // len(records) + 1):
             said = records
             for number, each in enumerate(sorted(ids)):
                 said = said.replace(each.encode(), f"{round_:08x}-{number:04x}-4000-8000-{each[24:]}".encode())
@@ -58,3 +72,21 @@ def test_a_log_of_100_megabytes_is_read_within_300_megabytes(tmp_path: Path) -> 
     assert read == size >= LOG_BYTES
     assert events > 20_000
     assert peak_kib < PEAK_KIB_MAX, f"{peak_kib / 1024:.0f} MB"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_log_of_24_megabytes_is_pruned_within_120_megabytes(tmp_path: Path) -> None:
+    write_long_log(tmp_path / "home" / claude_log("long"), PRUNED_BYTES)
+    told = [
+        json.loads(
+            subprocess.run(
+                [sys.executable, "-c", program, str(tmp_path / "store.db"), str(tmp_path / "home")],
+                capture_output=True, check=True, env={**os.environ, "HOME": str(tmp_path)},
+            ).stdout
+        )
+        for program in (READING, PRUNING)
+    ]  # fmt: skip
+    records, peak_kib = told[1]
+    assert records > 8_000
+    assert peak_kib < PRUNED_KIB_MAX, f"{peak_kib / 1024:.0f} MB"

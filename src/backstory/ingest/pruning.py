@@ -1,12 +1,15 @@
 """A session pruned in part: its bytes overwritten in place, what they say derived anew, in one transaction.
 
-Everything is made before: the bytes as they will be, and the batches that today's readers make of them. Where prompts,
-turns or their figures would differ then, records stay as they are, or the session is refused.
+Everything is made before: the bytes as they will be, and the batches that today's readers make of them, both packed.
+Where prompts, turns or their figures would differ then, records stay as they are, or the session is refused. A long log
+is read a chunk at a time: for what it says, for its new bytes, and for what those say.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec import Struct, field
@@ -16,24 +19,26 @@ from backstory.derive import pruning
 from backstory.derive.pruning import IMAGES, PROMPTS, TOOL_OUTPUTS, PrunedTexts, Pruning
 from backstory.errors import PruneRefused
 from backstory.ingest import kept, sidecars
-from backstory.ingest.log_reader import kept_end, kept_lines
-from backstory.model import Event, Relation, Unknown, UserMessage
+from backstory.ingest.log_reader import SLICE_BYTES, kept_end, kept_lines
+from backstory.model import Event, Record, Relation, Unknown, UserMessage, event_to_json
 from backstory.store import codec
 from backstory.store.file import maintenance
 from backstory.store.intake import overwriting
 from backstory.store.intake.batches import SUFFIX as TIMES
-from backstory.store.intake.overwriting import Overwriting, OverwrittenFile, OverwrittenLog
+from backstory.store.intake.overwriting import HeldBatch, Overwriting, OverwrittenFile, OverwrittenLog
 from backstory.store.intake.run_facts import SUFFIX as FACTS
 from backstory.store.tables import logs, pruned, sessions
 from backstory.store.tables import sidecars as stored_sidecars
 from backstory.store.tables.logs import FAILED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
+    from backstory.agents.jsonl import Line
+    from backstory.ingest.record_source import NumberedLine, RecordSource
     from backstory.model import Turn
     from backstory.store import Log, Session, Store
-    from backstory.store.tables.logs import ChunkMark
+    from backstory.store.tables.logs import Chunk, ChunkMark
     from backstory.store.tables.sidecars import StoredSidecar
 
 TRIES = 5
@@ -49,40 +54,44 @@ class Freed(Struct, frozen=True, kw_only=True):
     """0 also where only files beside its logs were."""
 
 
-class _Record(Struct):
-    """A line of a log: its place, and what it says."""
+class _Record(Struct, gc=False):
+    """A record of a log: its place, and of what it says as much as shows whether that stays."""
 
     start: int
     stop: int
-    events: list[Event] = field(default_factory=list)
-    turn_uid: str | None = None
-    seq: int | None = None
+    seq: int
+    turn_uid: str | None
+    staying: bytes
+    """The hash of its events that stay; b"" if none does."""
+    has_events: bool
+    goes: bool
+    """True if an event of it goes."""
 
 
 class _LogPlan(Struct):
-    """A log, its bytes as they are and as they will be, and the chunks that differ then."""
+    """A log, and how it will be: nothing of it is held whole but the chunks that differ then, packed."""
 
     log: Log
     marks: list[ChunkMark]
-    data: bytes
-    records: list[_Record] = field(default_factory=list)
+    read: Callable[[int, int], bytes]
+    """Gives its bytes as they are, by their start and length."""
+    records: dict[int, _Record] = field(default_factory=dict)
+    """By their starts."""
+    events: dict[int, list[Event]] | None = None
+    """Events of its records, by their starts; None where the log is too long for that, and is read again."""
     turns: dict[str, Turn] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
-    new: bytearray = field(default_factory=bytearray)
+    changed: dict[int, Chunk] = field(default_factory=dict)
+    """The chunks that differ, by their starts, with their new bytes."""
+    count: int = 0
+    """The records that differ."""
     whole: set[int] = field(default_factory=set)
     """Starts of records that stay as they are: without them a prompt would read otherwise."""
     careful: set[int] = field(default_factory=set)
     headed: set[int] = field(default_factory=set)
     """Starts of records of which less goes: see ``pruned_record``."""
-
-    def changed(self) -> list[tuple[ChunkMark, bytes]]:
-        """The chunks that are to be overwritten, with their new bytes."""
-        return [
-            (mark, new)
-            for mark in self.marks
-            if (new := bytes(self.new[mark.start : mark.start + mark.length]))
-            != self.data[mark.start : mark.start + mark.length]
-        ]
+    batches: list[HeldBatch] | None = None
+    """All that it says then, once that was read."""
 
 
 def prune_session(
@@ -133,13 +142,16 @@ def _planned(
         plans, known, records = _planned_logs(store, session, wanted, only, is_person=True)
     files = _files(store, plans, wanted, known)
     is_empty = not (
-        files or any(plan.changed() for plan in plans) or store.ask(overwriting.has_other_texts, session.id, wanted)
+        files or any(plan.changed for plan in plans) or store.ask(overwriting.has_other_texts, session.id, wanted)
     )
     next_seq = before.next_seq if only is not None and before is not None else store.ask(sessions.next_seq, session.uid)
     made = [
-        OverwrittenLog(log=plan.log, marks=plan.marks, changed=[], batches=[])
-        if is_empty
-        else _made(store, session, plan)
+        OverwrittenLog(
+            log=plan.log,
+            marks=plan.marks,
+            changed=plan.changed,
+            batches=[] if is_empty else _made(store, session, plan),
+        )
         for plan in plans
     ]
     after = room if is_empty else _room_then(store, session, made, files)
@@ -152,15 +164,15 @@ def _planned_logs(
 ) -> tuple[list[_LogPlan], PrunedTexts, int]:
     """The logs of a session as they will be, what its texts were, and how many records differ then."""
     known = PrunedTexts(names={each for each in _names(session) if each})
-    plans = [_read(store, session, log) for log in store.logs(session)]
+    logs_here = store.logs(session)
+    is_short = sum(log.read_to for log in logs_here) <= SLICE_BYTES
+    plans = [_read(store, session, log, what, known, is_person=is_person, keeps_events=is_short) for log in logs_here]
     for plan in plans:
         known.names |= plan.names
-        for record in plan.records:
-            known.note(record.events, what, is_person=is_person)
-    records = sum(_overwrite(plan, what, known, only, is_person=is_person) for plan in plans)
     for plan in plans:
-        records -= _check(store, session, plan, what, known, only, is_person=is_person)
-    return plans, known, records
+        _overwrite(store, session, plan, what, known, only, is_person=is_person)
+        _check(store, session, plan, what, known, only, is_person=is_person)
+    return plans, known, sum(plan.count for plan in plans)
 
 
 def _names(session: Session) -> list[str | None]:
@@ -170,43 +182,38 @@ def _names(session: Session) -> list[str | None]:
     ]  # fmt: skip
 
 
-def _read(store: Store, session: Session, log: Log) -> _LogPlan:
-    """A log's bytes, and what each of its lines says."""
-    data = b"".join(store.stream_log(log.id))
-    plan = _LogPlan(log=log, marks=store.ask(logs.chunk_marks, log.id), data=data)
-    said, plan.turns, plan.names = _said(store, session, log, data)
-    reader = LineReader(record_end=kept_end(store, log))
-    for start, stop, _ in reader.lines(data):
-        plan.records.append(said.get(start) or _Record(start, stop))
-    if reader.start < len(data):
-        plan.records.append(said.get(reader.start) or _Record(reader.start, len(data)))
+def _read(
+    store: Store, session: Session, log: Log, what: Pruning, known: PrunedTexts, *, is_person: bool, keeps_events: bool
+) -> _LogPlan:
+    """Read what a log says; ``known`` receives its texts."""
+    plan = _LogPlan(log, store.ask(logs.chunk_marks, log.id), partial(store.read_log, log.id))
+    plan.events = {} if keeps_events else None
+    source, _ = kept.kept_source(store, log, session.said_folder)
+    for line in kept_lines(store, log):
+        events, turn_uid = _events(source, line.content, line.seq)
+        known.note(events, what, is_person=is_person)
+        plan.records[line.start] = _Record(
+            line.start, line.stop, line.seq, turn_uid, _staying(events, what, is_person=is_person), bool(events),
+            any(what.goes(event, is_person=is_person) for event in events),
+        )  # fmt: skip
+        if plan.events is not None:
+            plan.events[line.start] = events
+    plan.turns = {turn.uid: turn for turn in source.turns()}
+    facts = source.facts
+    names = {facts.title, facts.cwd, facts.branch, facts.repository, *(facts.branches or ())}
+    plan.names = {each for each in names if each} | {turn.model for turn in plan.turns.values() if turn.model}
     return plan
 
 
-def _said(
-    store: Store, session: Session, log: Log, data: bytes
-) -> tuple[dict[int, _Record], dict[str, Turn], set[str]]:
-    """The records of a log that have numbers, by their starts; its turns; its names."""
-    source, _ = kept.kept_source(store, log, session.said_folder, _reading(data))
-    said: dict[int, _Record] = {}
-    for line in kept_lines(store, log, [data]):
-        events, turn_uid = list[Event](), None
-        if line.content is not None:
-            try:
-                record = source.read(line.content, line.seq)
-                events, turn_uid = [event for _, event in record.events], record.turn_uid
-            except Exception:
-                # As it is stored: a record that its adapter fails at is kept like one that it does not know.
-                events = [Unknown(type=FAILED)]
-        said[line.start] = _Record(line.start, line.stop, events, turn_uid, line.seq)
-    turns = {turn.uid: turn for turn in source.turns()}
-    facts = source.facts
-    names = {facts.title, facts.cwd, facts.branch, facts.repository, *(facts.branches or ())}
-    return said, turns, {each for each in names if each} | {turn.model for turn in turns.values() if turn.model}
-
-
-def _reading(data: bytes | bytearray) -> Callable[[int, int], bytes]:
-    return lambda at, length: bytes(data[at : at + length])
+def _events(source: RecordSource, content: bytes | None, seq: int) -> tuple[list[Event], str | None]:
+    if content is None:
+        return [], None
+    try:
+        record = source.read(content, seq)
+        return [event for _, event in record.events], record.turn_uid
+    except Exception:
+        # As it is stored: a record that its adapter fails at is kept like one that it does not know.
+        return [Unknown(type=FAILED)], None
 
 
 def _figures(turns: dict[str, Turn]) -> tuple[object, ...]:
@@ -215,64 +222,85 @@ def _figures(turns: dict[str, Turn]) -> tuple[object, ...]:
     return (
         [
             (each.uid, each.parent_uid, each.model, each.started, each.native_id, each.cost_usd)
-            for each in turns.values()
+            for each in sorted(turns.values(), key=lambda turn: turn.uid)
         ],
         [sum(each or 0 for each in kind) for kind in zip(*tokens, strict=True)],
     )
 
 
 def _overwrite(
-    plan: _LogPlan, what: Pruning, known: PrunedTexts, only: Collection[str] | None, *, is_person: bool
-) -> int:
-    """Make the bytes of a log as they will be; returns how many records differ then."""
-    plan.new, count, is_past = bytearray(plan.data), 0, False
-    for each in plan.records:
+    store: Store, session: Session, plan: _LogPlan, what: Pruning, known: PrunedTexts, only: Collection[str] | None, *,
+    is_person: bool,
+) -> None:  # fmt: skip
+    """Make the bytes of a log as they will be, a chunk at a time."""
+    plan.changed, plan.count, plan.batches, is_past = {}, 0, None, False
+    source, _ = kept.kept_source(store, plan.log, session.said_folder)
+    marks, held = deque(plan.marks), bytearray()
+    for start, stop, content in _all_lines(store, plan.log):
+        record, events, turn_uid = plan.records.get(start), list[Event](), None
+        if record is not None:
+            turn_uid = record.turn_uid
+            events = _events(source, content, record.seq)[0] if plan.events is None else plan.events[start]
+        stays = start in plan.whole
         if only is not None:
             # What belongs to no turn is as old as the turns before it.
-            is_past = is_past or (each.turn_uid is not None and each.turn_uid not in only)
-            if each.turn_uid not in only if each.turn_uid is not None else is_past:
-                continue
-        if each.start in plan.whole:
-            continue
-        old = plan.data[each.start : each.stop]
-        end = b"\n" if old.endswith(b"\n") else b""
-        body = old.removesuffix(b"\n")
-        new = pruning.pruned_record(
-            body, each.events, what, known, is_person=is_person, is_careful=each.start in plan.careful,
-            keeps_heads=each.start in plan.headed,
+            is_past = is_past or (turn_uid is not None and turn_uid not in only)
+            stays = stays or (turn_uid not in only if turn_uid is not None else is_past)
+        old = plan.read(start, stop - start) if content is None else content
+        # A last one has no end that was cut off.
+        body = old.removesuffix(b"\n") if len(old) == stop - start else old
+        new = body if stays else pruning.pruned_record(
+            body, events, what, known, is_person=is_person, is_careful=start in plan.careful,
+            keeps_heads=start in plan.headed,
         )  # fmt: skip
-        if new != body:
-            plan.new[each.start : each.stop] = new + end
-            count += 1
-    return count
+        plan.count += new != body
+        held += new
+        held += b"\n" * (stop - start - len(new))
+        while marks and len(held) >= marks[0].length:
+            mark = marks.popleft()
+            data = bytes(memoryview(held)[: mark.length])
+            del held[: mark.length]
+            if codec.chunk_digest(data) != mark.sha256:
+                plan.changed[mark.start] = logs.pack(mark.start, data)
+
+
+def _all_lines(store: Store, log: Log) -> Iterator[Line]:
+    """The lines of a log, also those that have no number, and a last one that has no end."""
+    reader = LineReader(record_end=kept_end(store, log))
+    for data in store.stream_log(log.id):
+        yield from reader.lines(data)
+    if reader.read_to > reader.start:
+        yield reader.start, reader.read_to, reader.unfinished
 
 
 def _check(
     store: Store, session: Session, plan: _LogPlan, what: Pruning, known: PrunedTexts, only: Collection[str] | None, *,
     is_person: bool,
-) -> int:  # fmt: skip
-    """Have what stays read as before; returns how many records stay as they are for that.
+) -> None:  # fmt: skip
+    """Have what stays read as before; where it does not, records stay as they are.
 
     Raises PruneRefused where turns would differ.
     """
-    if not plan.changed():
-        return 0
+    if not plan.changed:
+        return
     for attempt in (plan.careful, plan.whole, None):
-        said, turns, _ = _said(store, session, plan.log, bytes(plan.new))
-        now = {each.start: said[each.start].events if each.start in said else [] for each in plan.records}
-        wrong = {
-            each.start
-            for each in plan.records
-            if _staying(each.events, what, is_person=is_person) != _staying(now[each.start], what, is_person=is_person)
-        }
+        wrong = {start for start, each in plan.records.items() if each.staying}
         # What an agent puts into its log as if it were typed is known by how it begins.
-        silent = {
-            each.start
-            for each in plan.records
-            if not each.events and any(isinstance(event, UserMessage) for event in now[each.start])
-        }
+        silent = set[int]()
+
+        def compare(start: int, events: list[Event], wrong: set[int] = wrong, silent: set[int] = silent) -> None:
+            before = plan.records[start]
+            if _staying(events, what, is_person=is_person) == before.staying:
+                wrong.discard(start)
+            else:
+                wrong.add(start)
+            if not before.has_events and any(isinstance(event, UserMessage) for event in events):
+                silent.add(start)
+
+        plan.batches = None
+        turns = {turn.uid: turn for each in _made(store, session, plan, compare) for turn in each.batch.turns}
         if not wrong and not silent and _figures(turns) == _figures(plan.turns):
-            return len(plan.whole)
+            return
         if attempt is None:
             break
         attempt |= wrong
@@ -280,24 +308,24 @@ def _check(
             # In a log of plain lines the figures are in lines that say nothing else.
             plan.whole.update(
                 each.start
-                for each in plan.records
-                if not any(what.goes(event, is_person=is_person) for event in each.events) and not _is_json(plan, each)
+                for each in plan.records.values()
+                if not each.goes and not pruning.is_json(plan.read(each.start, each.stop - each.start))
             )
         (plan.headed if attempt is plan.careful else plan.whole).update(silent)
-        _overwrite(plan, what, known, only, is_person=is_person)
+        _overwrite(store, session, plan, what, known, only, is_person=is_person)
     raise PruneRefused(session.shown_name, "its turns would read otherwise without their texts")
 
 
-def _is_json(plan: _LogPlan, record: _Record) -> bool:
-    return pruning.is_json(plan.data[record.start : record.stop])
-
-
-def _staying(events: Collection[Event], what: Pruning, *, is_person: bool) -> list[Event]:
-    if what.keep is None:
-        found: list[Event] = [event for event in events if isinstance(event, UserMessage)]
-    else:
-        found = [event for event in events if what.stays(event, is_person=is_person)]
-    return [pruning.without_its_images(event) for event in found] if IMAGES in what.kinds else found
+def _staying(events: Collection[Event], what: Pruning, *, is_person: bool) -> bytes:
+    """The hash of the events that stay; b"" if none does."""
+    staying = [
+        event
+        for event in events
+        if (isinstance(event, UserMessage) if what.keep is None else what.stays(event, is_person=is_person))
+    ]
+    if IMAGES in what.kinds:
+        staying = [pruning.without_its_images(event) for event in staying]
+    return codec.chunk_digest(b"\0".join(map(event_to_json, staying))) if staying else b""
 
 
 def _files(store: Store, plans: Collection[_LogPlan], what: Pruning, known: PrunedTexts) -> list[OverwrittenFile]:
@@ -332,22 +360,71 @@ def _file(each: StoredSidecar, data: bytes, what: Pruning, known: PrunedTexts, *
 # room -----------------------------------------------------------------------------------------------------------------
 
 
-def _made(store: Store, session: Session, plan: _LogPlan) -> OverwrittenLog:
-    """A log as it will be, with all that it says then."""
-    source, created = kept.kept_source(store, plan.log, session.said_folder, _reading(plan.new))
-    lines = kept_lines(store, plan.log, [bytes(plan.new)])
-    batches = list(kept.rederived(store, session, plan.log, source, created, lines, events_too=True))
-    return OverwrittenLog(log=plan.log, marks=plan.marks, changed=plan.changed(), batches=batches)
+class _Watched:
+    """The reader of a log, which notes what the last record says."""
+
+    def __init__(self, source: RecordSource) -> None:
+        self._source, self.events = source, list[Event]()
+
+    def read(self, line: bytes, seq: int) -> Record:
+        self.events = [Unknown(type=FAILED)]
+        record = self._source.read(line, seq)
+        self.events = [event for _, event in record.events]
+        return record
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+
+def _made(
+    store: Store, session: Session, plan: _LogPlan, compare: Callable[[int, list[Event]], None] | None = None
+) -> list[HeldBatch]:
+    """All that a log says as it will be. ``compare`` receives what each record says, by its start."""
+    if plan.batches is None:
+        source, created = kept.kept_source(store, plan.log, session.said_folder, partial(_new_bytes, store, plan))
+        watched = _Watched(source)
+
+        def lines() -> Iterator[NumberedLine]:
+            for line in kept_lines(store, plan.log, _new_chunks(store, plan)):
+                watched.events = []
+                # Whoever takes it has read it when the next one is asked for.
+                yield line
+                if compare is not None:
+                    compare(line.start, watched.events)
+
+        derived = kept.rederived(
+            store, session, plan.log, cast("RecordSource", watched), created, lines(), events_too=True
+        )
+        plan.batches = [HeldBatch.of(batch) for batch in derived]
+    return plan.batches
+
+
+def _new_chunks(store: Store, plan: _LogPlan) -> Iterator[bytes]:
+    for mark in plan.marks:
+        chunk = plan.changed.get(mark.start)
+        yield plan.read(mark.start, mark.length) if chunk is None else _unpacked(store, chunk)
+
+
+def _new_bytes(store: Store, plan: _LogPlan, start: int, length: int) -> bytes:
+    data = bytearray(plan.read(start, length))
+    for chunk in plan.changed.values():
+        begin, end = max(chunk.start, start), min(chunk.start + chunk.length, start + len(data))
+        if begin < end:
+            data[begin - start : end - start] = _unpacked(store, chunk)[begin - chunk.start : end - chunk.start]
+    return bytes(data)
+
+
+def _unpacked(store: Store, chunk: Chunk) -> bytes:
+    return store.ask(lambda db: codec.unpack_chunk(chunk.frame, chunk.length, chunk.digest, codec.dictionaries_of(db)))
 
 
 def _room_then(store: Store, session: Session, made: Iterable[OverwrittenLog], files: Iterable[OverwrittenFile]) -> int:
     """The room that a session will take."""
     size, going = store.ask(overwriting.loose_room, session.id), {each.file.id: each.data for each in files}
     for each in made:
-        new = {mark.start: data for mark, data in each.changed}
-        size += sum(len(event.data) for batch in each.batches for event in batch.events)
+        size += sum(batch.room for batch in each.batches)
         for at, length in store.ask(overwriting.frames, each.log.id):
-            size += len(codec.pack_chunk(new[at])) if at in new else length
+            size += len(each.changed[at].frame) if at in each.changed else length
         for sidecar_id, length in store.ask(overwriting.file_frames, each.log.id):
             size += len(codec.pack_chunk(going[sidecar_id])) if sidecar_id in going else length
     return size

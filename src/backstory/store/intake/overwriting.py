@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 
 from backstory.derive import pruning
@@ -14,6 +15,7 @@ from backstory.derive.pruning import PROMPTS
 from backstory.store import codec, database
 from backstory.store.file import erasing, migrate
 from backstory.store.intake import append, derived_tables, rederiving
+from backstory.store.intake.batches import NewEvent
 from backstory.store.schema import fetch
 from backstory.store.tables import event_rows, logs, pruned
 
@@ -22,8 +24,28 @@ if TYPE_CHECKING:
 
     from backstory.derive.pruning import Pruning
     from backstory.store.intake.batches import RecordBatch
-    from backstory.store.tables.logs import ChunkMark, Log
+    from backstory.store.tables.logs import Chunk, ChunkMark, Log
     from backstory.store.tables.sidecars import StoredSidecar
+
+
+class HeldBatch(Struct, frozen=True):
+    """A batch whose events are packed until they are stored."""
+
+    batch: RecordBatch
+    events: bytes
+    room: int
+    """The bytes of its events in the file."""
+
+    @classmethod
+    def of(cls, batch: RecordBatch) -> HeldBatch:
+        """Pack the events of a batch, which has none then."""
+        events, batch.events = batch.events, []
+        return cls(batch, codec.pack_frame(msgspec.msgpack.encode(events)), sum(len(each.data) for each in events))
+
+    def whole(self) -> RecordBatch:
+        """The batch with its events."""
+        packed = codec.unpack_frame(self.events, codec.UNPACKED_BYTES_MAX)
+        return msgspec.structs.replace(self.batch, events=msgspec.msgpack.decode(packed, type=list[NewEvent]))
 
 
 class OverwrittenLog(Struct, frozen=True, kw_only=True):
@@ -31,8 +53,9 @@ class OverwrittenLog(Struct, frozen=True, kw_only=True):
 
     log: Log
     marks: list[ChunkMark]
-    changed: list[tuple[ChunkMark, bytes]]
-    batches: list[RecordBatch]
+    changed: dict[int, Chunk]
+    """By their starts."""
+    batches: list[HeldBatch]
     """All that the log says then."""
 
 
@@ -119,8 +142,8 @@ def write(db: apsw.Connection, plan: Overwriting, now: int) -> bool:
         if each.changed:
             pruned.free_borrowers(db, each.log.id)
     for each in plan.logs:
-        for mark, new in each.changed:
-            pruned.overwrite(db, each.log.id, mark, new)
+        for chunk in each.changed.values():
+            pruned.overwrite(db, each.log.id, chunk)
     for file in plan.files:
         pruned.note_sidecar(db, plan.session_id, file.log_id, file.file.name, file.file.size, file.file.digest)
         event_rows.delete_files(db, "id = ?", (file.file.id,))
@@ -169,7 +192,7 @@ def _derive(db: apsw.Connection, plan: Overwriting) -> None:
         event_rows.delete_events(db, "session_id = ? and log_id = ?", (session_id, each.log.id))
     for each in plan.logs:
         for batch in each.batches:
-            append.rederive(db, batch, events_too=True)
+            append.rederive(db, batch.whole(), events_too=True)
     unlogged = rederiving.unlogged(db, session_id)
     if unlogged is not None:
         append.rederive(db, unlogged, events_too=False)

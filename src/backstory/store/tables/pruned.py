@@ -154,15 +154,15 @@ def is_overwritten(db: apsw.Connection, log_id: int, name: str = "") -> bool:
     return bool(db.execute(asked, (log_id, name)).get)
 
 
-def overwrite(db: apsw.Connection, log_id: int, old: logs.ChunkMark, data: bytes) -> None:
-    """Put other bytes, as many, in the place of a chunk's, and note the hash of what was there."""
+def overwrite(db: apsw.Connection, log_id: int, new: logs.Chunk) -> None:
+    """Put a chunk in the place of the one that begins there and is as long, and note the hash of what was there."""
     session_id = int(db.execute("select session_id from logs where id = ?", (log_id,)).get)
-    before = logs.read(db, log_id, old.start, old.length)
-    for start, stop in gaps(ranges(db, log_id), old.start, old.start + old.length):
-        part = before[start - old.start : stop - old.start]
+    before = logs.read(db, log_id, new.start, new.length)
+    for start, stop in gaps(ranges(db, log_id), new.start, new.start + new.length):
+        part = before[start - new.start : stop - new.start]
         # Bytes beside the ones that go, in the same chunk, were there before, too.
         add_range(db, session_id, log_id, Range(start, stop - start, codec.chunk_digest(part)))
-    _set_chunk(db, log_id, old.start, data)
+    _set_chunk(db, log_id, new)
 
 
 def free_borrowers(db: apsw.Connection, log_id: int) -> None:
@@ -287,7 +287,7 @@ def _put_back(db: apsw.Connection, log_id: int, found: Range, data: bytes) -> No
         if start < stop:
             whole = bytearray(logs.read(db, log_id, mark.start, mark.length))
             whole[start - mark.start : stop - mark.start] = data[start - found.start : stop - found.start]
-            _set_chunk(db, log_id, mark.start, bytes(whole))
+            _set_chunk(db, log_id, logs.pack(mark.start, bytes(whole)))
     db.execute("delete from pruned where log_id = ? and name = '' and start = ?", (log_id, found.start))
 
 
@@ -309,8 +309,8 @@ def note_whole(db: apsw.Connection, session_id: int) -> bool:
     return True
 
 
-def _set_chunk(db: apsw.Connection, log_id: int, start: int, data: bytes) -> None:
+def _set_chunk(db: apsw.Connection, log_id: int, new: logs.Chunk) -> None:
     db.execute(
         "update chunks set sha256 = ?, data = ?, lender = null where log_id = ? and start = ?",
-        (codec.chunk_digest(data), codec.pack_chunk(data), log_id, start),
+        (new.digest, new.frame, log_id, new.start),
     )
