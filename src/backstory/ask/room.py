@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import apsw
 from msgspec import Struct, field
 
-from backstory.model import Relation
+from backstory.model import Relation, ToolResult, UserMessage
 from backstory.store import codec
 from backstory.store.intake import claims
-from backstory.store.schema import fetch
+from backstory.store.schema import fetch, sql_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -204,7 +204,7 @@ PACKED_IMAGE = 0.76
 """The bytes that one of an image takes when it is packed, written with 64 letters as it is in a log."""
 _LONG_RECORDS = (
     "select session_id, length - 2 * char_len, data from events "
-    "where kind in ('UserMessage', 'ToolResult') and length > 4000 and length > 3 * char_len"
+    f"where kind in {sql_list([UserMessage, ToolResult])} and length > 4000 and length > 3 * char_len"
 )
 _Weights = dict[str, dict[int, float]]
 _KindWeights = dict[int, dict[str, KindWeight]]

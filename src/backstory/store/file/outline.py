@@ -12,7 +12,7 @@ import apsw
 from msgspec import Struct
 
 from backstory.bounds import iso
-from backstory.model import KINDS
+from backstory.model import KINDS, Error, Unknown
 from backstory.store import codec, schema
 from backstory.store.file import untouched
 from backstory.store.schema import fetch
@@ -61,7 +61,7 @@ def strange_records(path: Path, agents: Collection[str]) -> Iterator[tuple[str, 
     """Yield the last records that nobody could read, each with its agent's name, as they were logged."""
     asked = (
         "select l.agent, e.log_id, e.position, e.length from events e join logs l on l.id = e.log_id "
-        "where e.kind = 'Unknown' and e.length <= ? order by e.id desc limit ?"
+        f"where e.kind in {schema.sql_list([Unknown])} and e.length <= ? order by e.id desc limit ?"
     )
     with suppress(apsw.Error), untouched.opened(path) as db:
         unpacked = logs.UnpackedChunks()
@@ -96,7 +96,7 @@ def _logs(db: apsw.Connection, agents: Collection[str]) -> dict[str, int]:
 def _errors(db: apsw.Connection, agents: Collection[str]) -> Iterator[dict[str, Any]]:
     rows = db.execute(
         "select e.at, l.agent, e.char_len from events e left join logs l on l.id = e.log_id "
-        "where e.kind = 'Error' order by e.id desc limit ?",
+        f"where e.kind in {schema.sql_list([Error])} order by e.id desc limit ?",
         (ERRORS_MAX,),
     )
     for at, agent, chars in rows:

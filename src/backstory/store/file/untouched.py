@@ -15,9 +15,10 @@ import apsw
 from msgspec import Struct
 
 from backstory import errors
+from backstory.model import Unknown
 from backstory.store.file import connection, erasing, migrate, waiting
 from backstory.store.intake import coverage
-from backstory.store.schema import fetch
+from backstory.store.schema import fetch, sql_list
 from backstory.store.tables import pruned
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ USED_BYTE = (128, 1)
 READ_ONLY = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
 BUSY_MS = 200
 PAGE_SIZE_AT, PAGES_AT = slice(16, 18), slice(28, 32)
-NEWEST_UNKNOWN = "select count(*) from events where session_id = ? and kind = 'Unknown'"
+NEWEST_UNKNOWN = f"select count(*) from events where session_id = ? and kind in {sql_list([Unknown])}"
 """The records of one session that nobody could read: the index of events leads to them."""
 
 
