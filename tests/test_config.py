@@ -309,6 +309,7 @@ def agents() -> list[str]:
     [
         ("run.permissions", "foo", "it must be one of agent, ask, edit, all"),
         ("run.permissions", "", "it must be one of agent, ask, edit, all"),
+        ("prune.keep", "foo", "it must be one of '', prompts, summaries, named"),
         ("run.agent", "foo", "no agent is called 'foo'"),
         ("ingest.agents", "claude,foo", "no agent is called 'foo'"),
         ("run.context_chars", "-1", "it must be from 0 to 2147483647"),

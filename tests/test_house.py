@@ -98,7 +98,7 @@ ROOMS = {
     "runs": Budget(3_365, 14, "a run from its prompt to its stored end, and the reasons for its order"),
     "search": Budget(785, 3, "hits with their excerpts, and the words that near ones have, names of files"),
     "store": Budget(
-        14_875,
+        14_880,
         55,
         "the file, or one that takes its place, a reader a thread, its tables, chunks made of another log's, stores of "
         "before in memory, one filter; texts of files and of sections; what people set in contexts; "

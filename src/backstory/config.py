@@ -565,7 +565,8 @@ def _wrong(setting: Setting[Any], value: Any) -> str | None:
     if type(value) is int and not setting.least <= value <= NUMBER_MAX:
         return f"it must be from {setting.least} to {NUMBER_MAX}"
     if setting.choices and value not in setting.choices:
-        return f"it must be one of {', '.join(setting.choices)}"
+        choices = ", ".join(each or "''" for each in setting.choices)
+        return f"it must be one of {choices}"
     if value and (wrong := _wrong_form(setting.form, value)):
         return wrong
     return NO_PROGRAM if setting is AGENT_PROGRAM and _is_relative(value) else None

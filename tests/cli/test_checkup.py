@@ -324,6 +324,16 @@ def test_a_home_that_may_not_be_entered_is_found_and_opened(machine: Shell, clos
     assert found(machine) == {}
 
 
+@pytest.mark.parametrize("words", [("list",), ("ingest",), ("search", "x")])
+def test_every_command_says_that_a_home_may_not_be_entered(machine: Shell, words: tuple[str, ...]) -> None:
+    try:
+        machine.home.chmod(0)
+        done = as_anyone(machine, *words)
+    finally:
+        machine.home.chmod(0o700)
+    assert (done.code, done.err) == (66, f"backstory: Cannot read {machine.store.parent}: Permission denied.\n")
+
+
 def test_a_folder_of_notes_that_may_not_be_read_stops_nothing(machine: Shell) -> None:
     notes = machine.store.with_name("installed")
     notes.mkdir(mode=0)

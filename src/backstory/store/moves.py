@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory.bounds import iso
-from backstory.errors import HomeIsMoving, HomeNotAFolder, HomeNotWhole, HomeWasMoved
+from backstory.errors import FileUnreadable, HomeIsMoving, HomeNotAFolder, HomeNotWhole, HomeWasMoved
 from backstory.store.private import sync, write_private
 
 if TYPE_CHECKING:
@@ -228,9 +228,15 @@ class MovedFrom(Struct, frozen=True, kw_only=True):
 
 
 def check_home(home: Path) -> None:
-    """Raise HomeNotAFolder, HomeWasMoved, HomeIsMoving or HomeNotWhole unless a folder may be used as the home."""
-    if home.is_file():
-        raise HomeNotAFolder(home)
+    """Raise unless a folder may be used as the home.
+
+    Raises HomeNotAFolder, HomeWasMoved, HomeIsMoving, HomeNotWhole, and FileUnreadable where a folder above is closed.
+    """
+    try:
+        if home.is_file():
+            raise HomeNotAFolder(home)
+    except PermissionError as refused:
+        raise FileUnreadable(home, refused.strerror or str(refused)) from refused
     refuse_if_moved(home)
     if (unfinished := moved_from(home)) is not None:
         raise HomeNotWhole(home, unfinished.source, home / MOVED_FROM)
