@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 SIZE, PER_S = (60, 20), 20_000
 MOST_BYTES = 4_000
 MORE_BYTES = {"stage": 6_000, "Enter send": 6_000, "sessions": 6_000, "s sessions": 6_000}
-"""Of steps in which more than a key is painted: a run is stopped and another one ends; a list is read behind a run."""
+"""Of steps in which more than a key is painted: a run is stopped and another begins; a list is read behind a run."""
 SUMMARY = "It was about the heron, which nests in the reeds, and about what it eats there. " * 6
 CLIENT = """#!/bin/sh
 case " $* " in
@@ -41,7 +41,7 @@ class Day:
     """A project with a session of two turns, a scripted agent, and the screen on a slow line."""
 
     def __init__(self, bench: Bench) -> None:
-        self.told, self.bench = bench.root / "go on", bench
+        self.told, self.counted, self.bench = bench.root / "go on", bench.root / "counted", bench
         for prompt in ("Where does the heron nest?", "And what does it eat?"):
             assert bench.run(prompt, {"say": f"{prompt} In the reeds. {'Reeds. ' * 40}"}, GOOD).returncode == 0
         scripted = (bench.bin / "claude").rename(bench.bin / "scripted")
@@ -50,7 +50,12 @@ class Day:
         # The first words that a prompt has decide, and a context has those of earlier prompts.
         script: dict[str, list[dict[str, Any]]] = {
             "Summarise it:": [{"say": SUMMARY}, GOOD],
-            "Rather count ducks": [{"say": "Seven ducks."}, GOOD],
+            "Rather count ducks": [
+                {"say": "Ducks, then."},
+                {"wait_for": str(self.counted)},
+                {"say": "Seven ducks."},
+                GOOD,
+            ],
             "Count the herons": [
                 {"listens": True},
                 {"say": "I look at the reeds."},
@@ -76,6 +81,12 @@ def watch(day: Day) -> None:
     """See what the agent says meanwhile, without a key."""
     day.told.touch()
     day.line.step("watch", "", "Three herons so far.")
+
+
+def see_the_end(day: Day) -> None:
+    """See how what was sent elsewhere ends, without a key."""
+    day.counted.touch()
+    day.line.step("end", "", "Seven ducks.", "completed")
 
 
 def check(day: Day) -> None:
@@ -110,7 +121,8 @@ def test_a_day_by_keyboard_alone(day: Day) -> None:
         line.step("steer", "\x07", "The pond, too: four.", "!to the agent")
         line.step("prompt", "p", "to the agent")
         line.step("write", "Rather count ducks", "Rather count ducks")
-        line.step("stage", "\r", "Seven ducks.", "completed", "!to the agent")
+        line.step("stage", "\r", "Ducks, then.", "running", "!to the agent")
+        see_the_end(day)
         line.step("export", "e", "Write the session to a file")
         line.step("take it", "\r", "Written: ")
         line.step("sessions", "s", "2 sessions")
@@ -151,7 +163,8 @@ def test_a_day_by_mouse_alone(day: Day) -> None:
         choose(line, "Send it to the agent while", "The pond, too: four.", "!to the agent")
         choose(line, "Write a prompt for this session", "to the agent")
         line.step("write", "Rather count ducks", "Rather count ducks")
-        line.click("Enter send", "Seven ducks.", "completed", "!to the agent")
+        line.click("Enter send", "Ducks, then.", "running", "!to the agent")
+        see_the_end(day)
         choose(line, "Write the session to a file", "Enter take it")
         line.click("Enter take it", "Written: ")
         line.click("Written: ", "s sessions")
