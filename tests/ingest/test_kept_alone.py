@@ -19,7 +19,7 @@ from backstory.store.file import maintenance
 from backstory.store.intake import append
 from backstory.store.tables import turns
 from tests.support.clock import NOW
-from tests.support.faults import failing_disk
+from tests.support.faults import failing_disk, kinds_of_steps
 from tests.support.machines import (
     CLAUDE_FOLDER,
     Machine,
@@ -28,6 +28,7 @@ from tests.support.machines import (
     kept,
     lines,
     looked_up,
+    problems,
     prompts,
     sha256,
 )
@@ -91,7 +92,7 @@ def undisturbed(machine: Machine, data: bytes) -> dict[str, Any]:
 
 
 def is_whole(machine: Machine, data: bytes) -> bool:
-    return kept(machine.store) == [sha256(data)] and machine.store.verify().problems == []
+    return kept(machine.store) == [sha256(data)] and problems(machine.store) == []
 
 
 def killed_before(machine: Machine, write: int) -> bool:
@@ -115,10 +116,11 @@ def killed_before(machine: Machine, write: int) -> bool:
 def test_an_ingest_killed_between_any_two_writes_lets_go_of_no_byte(
     another: Callable[[], Machine], is_gone: bool
 ) -> None:
-    expected = undisturbed(another(), BIG)
+    expected, machine = undisturbed(another(), BIG), another()
+    kept_alone(machine, BIG, is_gone=is_gone)
+    before = machine.stored()
     for write in range(1, WRITES_MAX):
-        machine = another()
-        kept_alone(machine, BIG, is_gone=is_gone)
+        machine.put_back(before)
         if not killed_before(machine, write):
             break
         assert is_whole(machine, BIG), f"killed before write {write}"
@@ -133,12 +135,13 @@ def test_an_ingest_killed_between_any_two_writes_lets_go_of_no_byte(
 def test_a_disk_that_fails_from_any_step_on_lets_go_of_no_byte(
     another: Callable[[], Machine], error: type[Exception]
 ) -> None:
-    expected = undisturbed(another(), SMALL)
+    expected, machine = undisturbed(another(), SMALL), another()
+    kept_alone(machine, SMALL)
+    before = machine.stored()
     with failing_disk() as disk:
-        for step in range(1, DISK_STEPS_MAX):
-            machine = another()
-            kept_alone(machine, SMALL)
-            machine.store.close()
+        machine.read()
+        for step in kinds_of_steps([*disk.passed]):
+            machine.put_back(before)
             disk.fail(step, error, for_good=True)
             with suppress(BackstoryError):
                 machine.read()
@@ -149,7 +152,6 @@ def test_a_disk_that_fails_from_any_step_on_lets_go_of_no_byte(
             assert is_whole(machine, SMALL), f"failed at step {step}"
             assert machine.read().errors == []
             assert machine.content() == expected
-            machine.close()
     assert 5 < step < DISK_STEPS_MAX - 1
 
 

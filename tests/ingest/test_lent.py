@@ -24,8 +24,8 @@ from backstory.store.moves import Moves
 from backstory.store.tables import lent, logs
 from tests.support import copies
 from tests.support.clock import NOW, Clock
-from tests.support.faults import failing_disk
-from tests.support.machines import Machine, conversation, differences, lines, looked_up
+from tests.support.faults import failing_disk, kinds_of_steps
+from tests.support.machines import Machine, conversation, differences, lines, looked_up, problems
 from tests.support.make_golden import GOLDEN
 from tests.support.portable import Importer, came, exported
 from tests.support.subagents import (
@@ -491,35 +491,40 @@ def test_a_disk_that_fails_at_any_step_leaves_either_form_whole(tmp_path: Path, 
     if what != "read":
         kept.read("claude")
         changed(kept.store_path, "update sessions set relation = null where native_id like '%a58'")
-    kept.close()
-    before = kept.store_path.read_bytes() if kept.store_path.exists() else b""
+    before = kept.stored()
     session = (
         0 if what == "read" else looked_up(kept.store_path, "select id from sessions where native_id = ?", PARENT)[0][0]
     )
     if what == "rewritten":
         kept.write(LOG, lines(*conversation(1, 90)) + CONTENT)
-    for step in range(1, STEPS_MAX, {"removed": 29, "read": 17, "rewritten": 5}[what]):
-        for each in kept.store_path.parent.glob("store.db*"):
-            each.unlink()
-        if before:
-            kept.store_path.write_bytes(before)
+
+    def happens() -> None:
+        kept.store.remove(session) if what == "removed" else kept.read("claude")
+
+    kept.put_back(before)
+    with failing_disk() as disk:
+        happens()
+        passed = [*disk.passed]
+        kept.store.close()
+    for step in kinds_of_steps(passed):
+        kept.put_back(before)
         with failing_disk() as disk:
             disk.fail(step, apsw.IOError, for_good=True)
-            kept.store = open_store(kept.store_path, shared=True, now=lambda: NOW)
             with suppress(errors.BackstoryError, apsw.Error):
-                kept.store.remove(session) if what == "removed" else kept.read("claude")
+                happens()
             has_failed = bool(disk.failed)
             disk.heal()
             kept.store.close()
-        kept.store = open_store(kept.store_path, shared=True, now=lambda: NOW)
         if kept.store.exists:
-            assert kept.store.verify().problems == []
+            assert problems(kept.store) == []
         if what != "removed":
             kept.read("claude")
         assert bytes_in(kept.store) == BYTES
         kept.store.close()
         if not has_failed:
+            assert step > len(passed)
             return
+        assert step < STEPS_MAX, "it never ended"
     pytest.fail("it never ended")
 
 

@@ -17,7 +17,7 @@ from tests.support.clock import Clock
 from tests.support.copies import merge, opened, say
 from tests.support.counts import steps
 from tests.support.faults import failing_disk
-from tests.support.machines import content, differences
+from tests.support.machines import content, differences, problems
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,10 +74,10 @@ def trial(folder: Path) -> Store:
 def ends_the_same(folder: Path, whole: dict[str, object]) -> None:
     """Merging again ends as a merge that nobody cut off."""
     with opened(folder / "trial", Clock()) as store, opened(folder / "theirs", Clock()) as theirs:
-        assert store.verify().problems == []
+        assert problems(store) == []
         merge(store, theirs)
         assert differences(content(store), whole) == []
-        assert store.verify().problems == []
+        assert problems(store) == []
         assert not merge(store, theirs)
 
 

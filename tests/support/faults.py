@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from itertools import count, groupby
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import apsw
 
+from tests.support.counts import IS_LONG
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 NAME = "backstory-faults"
+WAL_PAGE_HEAD = 24
+
+
+def kinds_of_steps(passed: Sequence[str], *, every: int = 1, first: int = 0) -> Iterable[int]:
+    """Those steps, counted from 1, that stand for all: the first, the middle and the last of each row of a kind.
+
+    ``every``: how many tests share them, each of which begins at another ``first``. In ``make long`` it is each step.
+    The last is behind all, where nothing fails.
+    """
+    if IS_LONG:
+        return count(1)
+    chosen, end = list[int](), 0
+    for _, row in groupby(passed):
+        begin, end = end + 1, end + len(list(row))
+        chosen += sorted({begin, (begin + end) // 2, end})
+    return [*chosen[first::every], end + 1]
 
 
 class Disk:
@@ -18,6 +38,8 @@ class Disk:
 
     def __init__(self) -> None:
         self.steps = 0
+        self.passed: list[str] = []
+        """Of what kind each step was that passed since ``fail`` or ``heal`` was last said."""
         self.failed: list[str] = []
         self._fail_at = 0
         self._for_good = False
@@ -25,12 +47,12 @@ class Disk:
 
     def fail(self, at: int, error: type[Exception], *, for_good: bool) -> None:
         """Fail at the ``at``-th step from now."""
-        self.steps, self.failed = 0, []
+        self.steps, self.passed, self.failed = 0, [], []
         self._fail_at, self._error, self._for_good = at, error, for_good
 
     def heal(self) -> None:
         """Fail no more."""
-        self._fail_at = 0
+        self._fail_at, self.passed = 0, []
 
     def step(self, what: str) -> None:
         """Something is about to change the disk."""
@@ -38,6 +60,11 @@ class Disk:
         if self._fail_at and (self.steps == self._fail_at or (self._for_good and self.steps > self._fail_at)):
             self.failed.append(what)
             raise self._error(f"{what} failed at step {self.steps}, as it was told to")
+        self.passed.append(what)
+
+
+def _suffix(name: str | None) -> str:
+    return Path(name).suffix if name else "no name"
 
 
 class FaultFile(apsw.VFSFile):
@@ -46,18 +73,22 @@ class FaultFile(apsw.VFSFile):
     def __init__(self, base: str, name: str | apsw.URIFilename | None, flags: list[int], disk: Disk) -> None:
         super().__init__(base, name, flags)
         self._disk = disk
+        # Of the store itself, its journal, its log, or a file without a name.
+        self._kind = f" of {_suffix(name.filename() if isinstance(name, apsw.URIFilename) else name)}"
 
     def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802
-        self._disk.step("write")
+        # In a log of writes only the head of its last page says that a transaction is whole.
+        ends = self._kind.endswith("-wal") and len(data) == WAL_PAGE_HEAD and any(data[4:8])
+        self._disk.step(("end" if ends else "write") + self._kind)
         super().xWrite(data, offset)
 
     def xTruncate(self, newsize: int) -> None:  # noqa: N802
-        self._disk.step("truncate")
+        self._disk.step("truncate" + self._kind)
         super().xTruncate(newsize)
 
     def xSync(self, flags: int) -> None:  # noqa: N802
         # Power is never lost here, so a sync that is told to work has nothing to wait for.
-        self._disk.step("sync")
+        self._disk.step("sync" + self._kind)
 
 
 class FaultVFS(apsw.VFS):
@@ -72,7 +103,7 @@ class FaultVFS(apsw.VFS):
         return FaultFile(self._base, name, flags, self._disk)
 
     def xDelete(self, filename: str, syncdir: bool) -> None:  # noqa: N802
-        self._disk.step("delete")
+        self._disk.step(f"delete of {_suffix(filename)}")
         super().xDelete(filename, syncdir)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +86,19 @@ class Machine:
 
     def close(self) -> None:
         self.store.close()
+
+    def stored(self) -> bytes:
+        """The store's file, closed; empty where there is none."""
+        self.store.close()
+        return self.store_path.read_bytes() if self.store_path.exists() else b""
+
+    def put_back(self, stored: bytes) -> None:
+        """Have the store be what it was, whatever became of it."""
+        self.store.close()
+        for each in self.store_path.parent.glob(f"{self.store_path.name}*"):
+            each.unlink()
+        if stored:
+            self.store_path.write_bytes(stored)
 
     def put(self, name: str, data: bytes | None = None) -> Path:
         """The log of a case in its place; with ``data`` instead of what was recorded."""
@@ -204,6 +218,22 @@ def looked_up(path: Path, question: str, *values: Any) -> list[Any]:
         return list(db.execute(question, values))
     finally:
         db.close()
+
+
+def problems(store: Store) -> list[str]:
+    """What ``verify`` finds. Of the same pages it finds the same, so each state of a store is verified once."""
+    store.sessions()
+    with closing(apsw.Connection(str(store.path), flags=apsw.SQLITE_OPEN_READWRITE)) as db:
+        pages = hashlib.sha256(db.serialize("main")).digest()
+    if pages not in _WHOLE:
+        if found := store.verify().problems:
+            return found
+        _WHOLE.add(pages)
+    return []
+
+
+_WHOLE: set[bytes] = set()
+"""Hashes of the stores in which nothing was found."""
 
 
 def answers(store: Store, session_id: int) -> list[Any]:
