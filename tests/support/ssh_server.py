@@ -16,7 +16,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-WAIT_S = 20.0
+WAIT_S = 120.0
 PLACES = "/usr/sbin:/usr/local/sbin:/sbin"
 NEEDED = ("sshd", "ssh", "ssh-keygen")
 
