@@ -45,19 +45,20 @@ ROOMS = {
         "the newest looked into one by one; rows of files; the room of each",
     ),
     "chronicle": Budget(
-        5_240,
+        5_255,
         35,
         "reports: what is found, and the one value that every face draws, in parts if long; what a row is about; those "
-        "that faces show beside each other; amounts of charts, and the SQL of every number",
+        "that faces show beside each other; amounts of charts, and the SQL of every number; what a stand-up "
+        "keeps of each session",
     ),
     "cli": Budget(
-        22_195,
+        22_200,
         140,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
         "watched folders; files of pages; drift, named alike; keys of a context; what to do where a list is empty; "
         "drafts that two screens share, what is painted once, around a hit first; a search of a server; "
-        "what is pruned, and its question; a check-up, what it mends, its bundle",
+        "what is pruned, and its question; a check-up, what it mends, its bundle; lines printed together",
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(

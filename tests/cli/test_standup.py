@@ -272,6 +272,17 @@ def test_only_turns_of_the_time_count_and_what_came_after_it_does_not(bare: Shel
     assert found["status"] == "in progress"
 
 
+def test_a_secret_that_only_the_first_prompt_tells_is_masked_where_the_name_has_it(bare: Shell) -> None:
+    log = Log().turn("export DB_PASSWORD=Kranich-42-Blau", at="2026-05-03T10").turn("in it", at="2026-05-04T10")
+    log.put(bare)
+    assert bare("ingest").code == 0
+    assert bare("rename", "-S", SESSION, "Kranich-42-Blau again").code == 0
+    (found,) = reported(bare)
+    printed = bare("chronicle", "standup", *DAY, TZ="UTC").out
+    assert found["title"].endswith(" again")
+    assert "Kranich" not in found["title"] + printed
+
+
 def test_a_copy_of_a_session_adds_nothing(bare: Shell) -> None:
     log = Log().turn("go", EDIT)
     log.put(bare)

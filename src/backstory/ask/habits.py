@@ -206,8 +206,8 @@ def _turns(
 
 def _places(asked: StatsQuestion, rows: Mapping[str, RootRow]) -> dict[str, HabitPlace]:
     """The places of sessions, each made once."""
-    places = {each: _place(row, asked) for each, row in {row[5]: row for row in rows.values()}.items()}
-    return {uid: places[row[5]] for uid, row in rows.items()}
+    places = {each: _place(row, asked) for each, row in {row[2]: row for row in rows.values()}.items()}
+    return {uid: places[row[2]] for uid, row in rows.items()}
 
 
 def _place(row: RootRow, asked: StatsQuestion) -> HabitPlace:

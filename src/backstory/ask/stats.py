@@ -91,9 +91,6 @@ class Root(NamedTuple):
 
     id: int
     uid: str
-    last_active: int | None
-    cost_usd: float | None
-    duration_ms: int | None
     project: str | None
     repository: str | None
     root: str | None
@@ -105,12 +102,12 @@ class Root(NamedTuple):
     @classmethod
     def of(cls, row: RootRow) -> Root:
         """Return the session of a row."""
-        return cls(*row[:5], *row[5])
+        return cls(*row[:2], *row[2])
 
 
 RootRow = tuple[Any, ...]
-"""A Root that is not made yet, as there are very many, of which little is asked: what is behind ``duration_ms`` is one
-value, which the sessions of a place share.
+"""A Root that is not made yet, as there are very many, of which little is asked: what is behind ``uid`` is one value,
+which the sessions of a place share.
 """
 
 
@@ -184,16 +181,12 @@ def _roots(db: apsw.Connection, asked: StatsQuestion, tops: Collection[int]) -> 
         values += [asked.wanted.since, schema.json_list(sorted(tops)), asked.wanted.since]
     groupings = asked.groupings if asked.only is None else (*asked.groupings, asked.only[0])
     has_places = not {"project", "repository", "branch", "day repository"}.isdisjoint(groupings)
-    wanted = () if not has_places else Root._fields[5:] if asked.wanted.moves else Root._fields[5:-1]
-    needed = ", ".join(f"s.{name}" if name in wanted else "null" for name in Root._fields[5:])
-    rows = db.execute(
-        f"select s.id, s.uid, s.last_active, s.cost_usd, s.duration_ms, {needed} from sessions s "
-        f"where {' and '.join(conditions)}",
-        values,
-    )
+    wanted = () if not has_places else Root._fields[2:] if asked.wanted.moves else Root._fields[2:-1]
+    needed = ", ".join(f"s.{name}" if name in wanted else "null" for name in Root._fields[2:])
+    rows = db.execute(f"select s.id, s.uid, {needed} from sessions s where {' and '.join(conditions)}", values)
     # Very many sessions are at few places.
     places: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-    return {row[0]: (*row[:5], places.setdefault(row[5:], row[5:])) for row in rows if row[1] not in asked.but_sessions}
+    return {row[0]: (*row[:2], places.setdefault(row[2:], row[2:])) for row in rows if row[1] not in asked.but_sessions}
 
 
 class _Adding:
@@ -366,9 +359,9 @@ class _Adding:
 
     def _add_without_turns(self, roots: Iterable[int]) -> None:
         """Sessions that hold no turn: they may be marked with what they took."""
-        for each in roots:
-            root = Root.of(self._roots[each])
-            at = root.last_active or None
+        ids = schema.json_list(sorted(roots))
+        for each, last_active, cost_usd, duration_ms in self._db.execute(_MARKED, (ids,)):
+            at = last_active or None
             if self._asked.is_ranged and (at is None or not self._asked.includes(at)):
                 continue
             if not self._is_of_group(each, None, None, at):
@@ -376,7 +369,7 @@ class _Adding:
             for groups in self._groupings:
                 group = groups.of_turn(each, None, None, at)
                 group.add_session(self._number | each)
-                group.add_marked(cost_of(NOTHING, None, reported=root.cost_usd), root.duration_ms)
+                group.add_marked(cost_of(NOTHING, None, reported=cost_usd), duration_ms)
 
 
 class CopiedTurn(NamedTuple):
@@ -468,7 +461,7 @@ class _Groups:
         return at.date().isoformat() if by == "day" else WEEKDAYS[at.weekday()]
 
     def _place(self, session: Root) -> GroupKey:
-        facts = session[5:]
+        facts = session[2:]
         if facts not in self._places:
             self._places[facts] = self._new_place(session)
         return self._places[facts]
@@ -497,6 +490,10 @@ select session_id, json_array(created, agent, length(summary)), agent, model, {_
 from main.compactions where agent is not null and session_id in (select value from json_each(?)) order by id
 """
 """Without those that name no agent: another program put them there, and nobody was asked."""
+_MARKED = """
+select id, last_active, cost_usd, duration_ms from sessions where id in (select value from json_each(?)) order by id
+"""
+"""The marks of these sessions."""
 _COPIES = f"""
 select t.id, o.id, o.session_id,
   o.tokens_source is not null or o.cost_usd is not null or {written.is_written("o")} < {written.is_written("t")},

@@ -15,7 +15,7 @@ from backstory.workspace.history.sessions import UID_SHOWN, is_resumable
 from backstory.workspace.history.work import below
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Container, Iterable, Iterator, Sequence
 
     from backstory.ask.work import DoneDeed, WorkTurn
     from backstory.store.intake.derived_tables import StoredRef
@@ -149,9 +149,11 @@ def _open_failure(deeds: Sequence[DoneDeed]) -> DoneDeed | None:
     return deeds[max(failed)] if failed else None
 
 
-def _last(deeds: Sequence[DoneDeed], kinds: Iterable[DeedKind]) -> int | None:
-    wanted = set(kinds)
-    return next((n for n in range(len(deeds) - 1, -1, -1) if deeds[n].kind in wanted), None)
+def _last(deeds: Sequence[DoneDeed], kinds: Container[DeedKind]) -> int | None:
+    for n in range(len(deeds) - 1, -1, -1):
+        if deeds[n].kind in kinds:
+            return n
+    return None
 
 
 def _last_checks(deeds: Sequence[DoneDeed]) -> Iterable[LastCheck]:

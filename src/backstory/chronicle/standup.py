@@ -36,17 +36,25 @@ if TYPE_CHECKING:
 
     from backstory.derive.pricing import Cost
     from backstory.store.intake.derived_tables import StoredRef
-    from backstory.workspace.history.sessions import ListedSession, SessionFilter
+    from backstory.workspace.history.sessions import SessionFilter
     from backstory.workspace.history.work import HandCommits, SessionWork
     from backstory.workspace.reader import Reader
     from backstory.workspace.team_reader import Whose
 
 
 class Item(Struct, frozen=True, kw_only=True):
-    """A session in a stand-up: how far it is, and what came of it in the time. ``asked``: the time's first prompt."""
+    """A session in a stand-up: how far it is, and what came of it in the time. ``asked``: the time's first prompt.
 
-    session: ListedSession
+    There may be very many, so of the session it has what is shown.
+    """
+
+    uid: str
+    label: str
+    heading: str
+    agents: tuple[str, ...]
     asked: str
+    said: tuple[str, ...]
+    """Other texts of the session that its heading may be cut from: they tell the secrets in it."""
     asked_at: int | None
     turns: int
     outcome: str | None
@@ -135,17 +143,22 @@ def _item(
     work: SessionWork, wanted: SessionFilter, costs: Mapping[str | None, Cost], by_hand: HandCommits,
     whose: Callable[[str], Whose] | None,
 ) -> Item:  # fmt: skip
-    person, machine = (None, None) if whose is None else whose(work.session.uid)
+    session, asked = work.session, work.turns[0].prompt
+    person, machine = (None, None) if whose is None else whose(session.uid)
     return Item(
-        session=work.session,
-        asked=work.turns[0].prompt,
+        uid=session.uid,
+        label=session.label,
+        heading=session.heading,
+        agents=session.agents,
+        asked=asked,
+        said=tuple({session.name, session.title or "", session.first_prompt or ""} - {asked, session.heading, ""}),
         asked_at=work.turns[0].started,
         turns=len(work.turns),
         outcome=work.turns[-1].outcome,
         progress=progress_of(work, by_hand),
         results=results_of(work, wanted.since),
         refs=tuple(each for each in work.refs if wanted.is_in_time(each.created_at)),
-        cost=costs.get(work.session.uid),
+        cost=costs.get(session.uid),
         person=person,
         machine=machine,
     )
@@ -186,14 +199,13 @@ class _Uids(Struct, frozen=True):
     items: Packed[Item]
 
     def __iter__(self) -> Iterator[str]:
-        return (each.session.uid for each in self.items)
+        return (each.uid for each in self.items)
 
 
 def _row(item: Item) -> ReportRow:
-    session = item.session
-    heading = session.heading or session.label
-    about = OfSession(session.uid)
-    return row(Cell(session.label, Tone.REF), Cell(heading, Tone.NAME), below=rows(_facts(item)), about=about)
+    about = OfSession(item.uid)
+    shown = Cell(item.label, Tone.REF), Cell(item.heading or item.label, Tone.NAME)
+    return row(*shown, below=rows(_facts(item)), about=about)
 
 
 def _facts(item: Item) -> Iterator[str]:
@@ -201,7 +213,7 @@ def _facts(item: Item) -> Iterator[str]:
     # The mark says that it is done: of a question that was answered there is no more to say.
     is_answer = item.progress.reason == NOTHING_EDITED
     yield facts((local(item.asked_at), counted(item.turns, "turn"), cost, "nothing edited" if is_answer else ""))
-    if (asked := line(item.asked)) != item.session.heading:
+    if (asked := line(item.asked)) != item.heading:
         yield f"Asked: {asked}"
     if results := facts(result_words(item.results)):
         yield results
@@ -232,12 +244,11 @@ def as_json(found: Standup) -> dict[str, Any]:
 
 
 def _item_as_json(item: Item) -> dict[str, Any]:
-    session, cost = item.session, item.cost
     return {
-        **session_keys(session.uid, session.label),
+        **session_keys(item.uid, item.label),
         **({} if item.person is None else {"person": item.person, "machine": item.machine}),
-        "title": session.heading or None,
-        "agents": session.agents,
+        "title": item.heading or None,
+        "agents": item.agents,
         "status": item.progress.status,
         "reason": item.progress.reason,
         "open": item.progress.open,
@@ -247,5 +258,5 @@ def _item_as_json(item: Item) -> dict[str, Any]:
         "outcome": item.outcome,
         **results_as_json(item.results),
         "refs": [ref_as_json(each) for each in item.refs],
-        **cost_as_json(cost),
+        **cost_as_json(item.cost),
     }

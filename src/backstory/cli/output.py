@@ -335,7 +335,7 @@ def _for_stream(text: str, stream: Any) -> str:
 def one_line(text: str, width: int, *, keep_blanks: bool = False) -> str:
     """Fold text to one line of at most ``width`` columns; ``keep_blanks`` keeps its indentation."""
     folded = clean(text.expandtabs(4).rstrip()) if keep_blanks else _folded(text)
-    if columns(folded) <= width:
+    if 2 * len(folded) <= width or columns(folded) <= width:
         return folded
     if folded.isascii():
         return folded[: max(width - 1, 0)] + "…"
@@ -362,7 +362,7 @@ def end_of_line(text: str, width: int) -> str:
 
 
 def columns(text: str) -> int:
-    """Return how many columns a text needs on a terminal."""
+    """Return how many columns a text needs on a terminal, at most two for each letter."""
     if text.isascii():
         return len(text)
     return sum(map(_letter_columns, text))

@@ -24,7 +24,7 @@ from backstory.cli.options import (
     why_no_sessions,
 )
 from backstory.cli.trusting import may_act, trust_option
-from backstory.cli.views.counting import counting
+from backstory.cli.views.counting import at_once, counting
 from backstory.cli.views.printing import print_events, printer_for
 from backstory.derive.phrasing import prompt_for
 from backstory.model import Permissions
@@ -154,7 +154,7 @@ def print_report(
     elif form.writer is not None:
         _write(app, form, kind, "\n".join(markdown_lines(drawn(found))))
     else:
-        output.pages((markdown_lines if form.markdown else text_lines)(drawn(found)))
+        output.pages(at_once((markdown_lines if form.markdown else text_lines)(drawn(found))))
         # Counting those that called a tool or hold the words would take longer than everything else here.
         if not form.markdown and wanted is not None and wanted.tool is None and wanted.uids is None:
             print_elsewhere(app, wanted, elsewhere)

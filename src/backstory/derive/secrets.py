@@ -148,10 +148,10 @@ class Redactor:
         return Anchors(people=self._people)
 
     def _kinds_in(self, text: str) -> int:
-        kinds = self._kinds.get(hash(text))
-        if kinds is None:
-            kinds = ALL if self._anchors is None else self._anchors.kinds([text])[0]
-            self._note_kinds(text, kinds)
+        if (kinds := self._kinds.get(hash(text))) is not None or self._anchors is None:
+            return ALL if kinds is None else kinds
+        kinds = self._anchors.kinds([text])[0]
+        self._note_kinds(text, kinds)
         return kinds
 
     def _note_kinds(self, text: str, kinds: int) -> None:

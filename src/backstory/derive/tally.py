@@ -278,21 +278,23 @@ class CostSum:
     __slots__ = ("_costs",)
 
     def __init__(self) -> None:
-        self._costs: list[Cost] | None = None
+        self._costs: Cost | list[Cost] | None = None
+        """Very many sessions have one turn."""
 
     @property
     def cost(self) -> Cost:
         """The cost of all of them."""
         group = Group()
-        for each in self._costs or ():
+        for each in self._costs if isinstance(self._costs, list) else filter(None, (self._costs,)):
             group.add_cost(each)
         return group.cost
 
     def add_cost(self, cost: Cost) -> None:
         """Add what a turn cost."""
-        if self._costs is None:
-            self._costs = []
-        self._costs.append(cost)
+        if isinstance(self._costs, list):
+            self._costs.append(cost)
+        else:
+            self._costs = cost if self._costs is None else [self._costs, cost]
 
     def add_marked(self, cost: Cost, duration_ms: int | None) -> None:
         """Add what a session without turns is marked with."""

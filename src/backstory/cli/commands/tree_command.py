@@ -10,7 +10,7 @@ import click
 from backstory.cli import output
 from backstory.cli.lazy_family import ActingFamily
 from backstory.cli.options import find, json_option, session_argument, store_option
-from backstory.cli.views import path
+from backstory.cli.views.counting import at_once
 from backstory.cli.views.path import legend, print_branches, print_records
 from backstory.cli.views.tree_view import LEGEND, TreeDrawing
 from backstory.workspace.history import trees
@@ -65,4 +65,4 @@ def command(app: App, session: str | None, removed: bool, has_records: bool, has
         return
     if not len(tree.tree):
         output.talk(f"{found.label} has no turns.")
-    output.pages(chain(path.at_once(TreeDrawing(tree).lines()), legend(LEGEND) if len(tree.tree) else ()))
+    output.pages(chain(at_once(TreeDrawing(tree).lines()), legend(LEGEND) if len(tree.tree) else ()))

@@ -1,18 +1,20 @@
-"""The progress of a count of many turns."""
+"""The progress of a count of many turns, and how many lines are printed."""
 
 from __future__ import annotations
 
 import time
 from contextlib import ExitStack, contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from backstory.cli import output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 PROGRESS_S = 0.4
 """Progress is shown after this time."""
+LINES_AT_ONCE = 200
 
 
 @contextmanager
@@ -29,3 +31,10 @@ def counting(what: str) -> Iterator[Callable[[int, int | None], None]]:
                 each(done, total)
 
         yield report
+
+
+def at_once(texts: Iterable[str]) -> Iterator[str]:
+    """Lines, many in one text, so that printing them costs little."""
+    texts = iter(texts)
+    while some := list(islice(texts, LINES_AT_ONCE)):
+        yield "\n".join(some)

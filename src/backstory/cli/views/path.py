@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from backstory.cli import output
+from backstory.cli.views.counting import at_once
 from backstory.derive.essence import path_in
 from backstory.workspace.history import records, targets
 from backstory.workspace.history.records import Role
@@ -21,17 +22,9 @@ if TYPE_CHECKING:
 
 TOLD_COLUMNS_LEAST = 20
 NAME_COLUMNS = 30
-LINES_AT_ONCE = 200
 SIGNS = {Role.TOOL: ("→", None), Role.ERROR: ("!", "red"), Role.SYSTEM: ("≡", None)}
 """The sign and colour of a record that is neither a prompt nor an answer."""
 LETTERS = {Role.USER: "U", Role.ASSISTANT: "A"}
-
-
-def at_once(texts: Iterable[str]) -> Iterator[str]:
-    """Lines, many in one text, so that printing them costs little."""
-    texts = iter(texts)
-    while some := list(islice(texts, LINES_AT_ONCE)):
-        yield "\n".join(some)
 
 
 def lines(records: Iterable[PathRecord], folder: str, *, marked: bool = False) -> Iterator[str]:

@@ -110,9 +110,9 @@ def _row_lines(
     whole = " ".join(map(text_of, cells)).rstrip()
     is_named = any(isinstance(each, Cell) and each.tone is Tone.NAME for each in cells)
     first, *more = [output.one_line(whole, room_beside(indent))] if is_named else flowing(whole, indent)
-    head = " ".join(map(text_of, styled))
-    shown = " ".join(output.style(each.text, **STYLES[each.tone]) for each in styled)
-    yield ReportLine(" " * indent + (shown + first[len(head) :] if first.startswith(head) else first), about)
+    if styled and first.startswith(head := " ".join(map(text_of, styled))):
+        first = " ".join(output.style(each.text, **STYLES[each.tone]) for each in styled) + first[len(head) :]
+    yield ReportLine(" " * indent + first, about)
     yield from (ReportLine(" " * indent + each, about) for each in more)
     for each_row in row.below:
         yield from _row_lines(each_row, indent + BELOW, about=about)

@@ -326,11 +326,12 @@ def _settled(store: Store, deeds: list[DoneDeed], *, is_named: bool) -> Iterator
     """
     from backstory.export.full_form import FullForms  # few sessions end in a long output
 
-    forms, left = FullForms(store), set(CHECKS)
+    forms, left = None, set(CHECKS)
     settled: list[DoneDeed] = []
     for deed in reversed(deeds):
         is_open = deed.kind in left or (deed.kind in _TOLD_BY_OUTPUT and (is_named or deed.failed))
-        now = _by_whole(store, forms, deed) if is_open and deed.cut is not None else deed
+        is_by_whole = is_open and deed.cut is not None
+        now = _by_whole(store, forms := forms or FullForms(store), deed) if is_by_whole else deed
         if now is not None:
             left.discard(now.kind)
             settled.append(now)
