@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, TypeAlias
+import unicodedata
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from textual import events
+from textual.css.stylesheet import Stylesheet
+from textual.keys import REPLACED_KEYS, _character_to_key, _get_unicode_name_from_key
 
 from backstory.cli.app import App as CommandApp
 from backstory.cli.picker.picking import Asked, begun
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
+    from textual.css.model import RuleSet
     from textual.pilot import Pilot
     from textual.strip import Strip
 
@@ -34,6 +38,19 @@ USUAL_SIZE = (80, 24)
 NAMED = {"/": "slash", " ": "space", "?": "question_mark", "\x1b": "escape"}
 """Textual's names of some keys."""
 _opened: list[AtNow] = []
+_parsed: dict[tuple[Any, ...], list[RuleSet]] = {}
+_parse = Stylesheet._parse_rules
+
+
+def _parse_once(sheet: Stylesheet, *of: Any, **more: Any) -> list[RuleSet]:
+    """The rules of a sheet, which every screen with the same colours has."""
+    key = (frozenset(sheet._variables.items()), of, frozenset(more.items()))
+    if key not in _parsed:
+        _parsed[key] = _parse(sheet, *of, **more)
+    return _parsed[key]
+
+
+Stylesheet._parse_rules = _parse_once  # type: ignore[method-assign,assignment]
 
 
 Opens: TypeAlias = "Callable[..., AbstractAsyncContextManager[Piloted]]"
@@ -54,10 +71,16 @@ class Piloted:
         self.app, self._pilot = app, pilot
 
     async def press(self, *keys: str) -> None:
-        await self._pilot.press(*keys)
+        for key in keys:
+            self.app.post_message(_key(key))
+            # A key goes from the screen to what has the focus, and what that says goes back.
+            for _ in range(3):
+                await self._pilot.pause(0)
+            if any(each.is_running and each.group != "session" for each in self.app.workers):
+                await self._pilot.pause()
 
     async def type(self, text: str) -> None:
-        await self._pilot.press(*("space" if letter == " " else letter for letter in text))
+        await self.press(*("space" if letter == " " else letter for letter in text))
 
     def keys(self, *names: str) -> None:
         """Press keys that come at once."""
@@ -117,6 +140,15 @@ class Piloted:
         screen = self.app.screen
         assert isinstance(screen, SessionScreen)
         return screen
+
+
+def _key(name: str) -> events.Key:
+    """The event of a key, by its name or its letter."""
+    if len(name) == 1:
+        return events.Key(name if name.isalnum() else _character_to_key(name), name)
+    with suppress(KeyError):
+        return events.Key(name, unicodedata.lookup(_get_unicode_name_from_key(REPLACED_KEYS.get(name, name))))
+    return events.Key(name, None)
 
 
 @asynccontextmanager

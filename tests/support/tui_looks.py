@@ -22,11 +22,12 @@ from tests.support.screens import ROOT
 from tests.support.session_screens import SessionMachine
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from tests.support.piloted import Piloted
 
     Shows: TypeAlias = Callable[[Piloted], Awaitable[None]]
+    Then: TypeAlias = Callable[[str, Piloted], Awaitable[None]]
     Where: TypeAlias = tuple[Path, Mapping[str, str]]
 
 GOLDEN = ROOT / "tests" / "tui" / "golden_looks"
@@ -34,31 +35,20 @@ SIZES = ((80, 24), (160, 50), (60, 15))
 THEMES = ("dark", "light")
 
 
-async def tips(seen: Piloted) -> None:
-    """The tips of all time: there is nothing to say."""
-    await seen.until_seen("8 sessions")
-    await seen.press("R", "4", "+", "+")
-    await seen.until_seen("[4 Tips]", "all time")
-    await seen.until_gone("reading …")
-
-
 async def question(seen: Piloted) -> None:
-    """A question before something is done."""
-    await pictures.session(seen)
+    """A question before something is done, in that session."""
     await seen.press("C")
     await seen.until_seen("y yes", "n no")
 
 
-async def line(seen: Piloted) -> None:
-    """A field of one line: for the name of a branch."""
-    await pictures.branches(seen)
+async def answered(seen: Piloted) -> None:
+    """The session again, with nothing done."""
     await seen.press("n")
-    await seen.until_seen("Esc leave it")
+    await seen.until_gone("y yes")
 
 
 async def nothing_found(seen: Piloted) -> None:
     """A filter that no title fits."""
-    await seen.until_seen("8 sessions")
     await seen.press("f")
     await seen.type("zebra")
     await seen.until_seen("Nothing found.")
@@ -71,13 +61,36 @@ async def begun(seen: Piloted) -> None:
     await seen.until_seen("A new session")
 
 
-LOOKS: dict[str, Shows] = {
-    **pictures.PICTURED, "tips": tips, "question": question, "nothing-found": nothing_found, "new": begun,
+async def listed(seen: Piloted) -> None:
+    """The list again, as it was at first."""
+    await seen.press("escape")
+    await seen.until_seen("8 sessions", "> ")
+    await seen.until_gone("A new session", "Next session")
+
+
+async def unfiltered(seen: Piloted) -> None:
+    """The list again, without that filter."""
+    await seen.press(*["backspace"] * len("zebra"), "escape")
+    await seen.until_seen("8 sessions", "> ")
+
+
+LOOKS: dict[str, dict[str, Shows]] = {
+    "list": {
+        "palette": pictures.palette, "-palette": listed, "new": begun, "-new": listed, "nothing-found": nothing_found,
+        "-nothing": unfiltered, "sessions": pictures.sessions, "search": pictures.searching,
+    },
+    "session": {
+        "session": pictures.session, "keys": pictures.keys, "-keys": pictures.closed, "question": question,
+        "-question": answered, "prompt": pictures.prompt, "-prompt": pictures.closed, "at-work": pictures.at_work,
+    },
+    "reports": {
+        "standup": pictures.standup, "costs": pictures.costs, "activity": pictures.activity, "tips": pictures.tips,
+    },
+    "branches": {
+        "branches": pictures.branches, "line": pictures.line, "-line": pictures.left, "compared": pictures.compared,
+    },
 }  # fmt: skip
-
-
-BRANCHED: dict[str, Shows] = {**pictures.BRANCHED, "line": line}
-NAMES = (*LOOKS, *BRANCHED)
+"""What is looked at in a screen that is open, one after the other; a name with a minus is a way there."""
 
 
 async def themed(seen: Piloted, name: str) -> None:
@@ -124,25 +137,32 @@ class Looked:
         self._branched: Where = pictures.branched(root / "branches")
         self._folder = folder
 
-    def open(self, name: str, size: tuple[int, int], then: Callable[[Piloted], Awaitable[None]]) -> None:
-        """Open a screen, and do something with it."""
-        cwd, environ = self._branched if name in BRANCHED else self._usual
+    def open(self, walk: str, size: tuple[int, int], then: Then, names: Collection[str] = ()) -> None:
+        """Open a screen, go through what is looked at in it, and do something with each, or with these."""
+        cwd, environ = self._branched if walk == "branches" else self._usual
         # What another screen left unsent would be in the field.
         shutil.rmtree(Path(environ["BACKSTORY_HOME"]).joinpath(*DRAFTS), ignore_errors=True)
+        wanted = names or [each for each in LOOKS[walk] if not each.startswith("-")]
+        steps = [*LOOKS[walk]]
 
         async def opened() -> None:
             async with screen(cwd, environ, size=size) as seen:
-                await {**LOOKS, **BRANCHED}[name](seen)
-                await seen.settled()
-                await then(seen)
+                for name in steps[: max(map(steps.index, wanted)) + 1]:
+                    await LOOKS[walk][name](seen)
+                    await seen.settled()
+                    if name in wanted:
+                        await then(name, seen)
 
         piloted(opened)
 
-    def look(self, name: str, size: tuple[int, int], themes: Iterable[str] = THEMES) -> Look:
-        """Open a screen, and look at it in each theme."""
-        drawn, texts, colours = dict[str, str](), list[str](), set[str]()
+    def looks(
+        self, walk: str, size: tuple[int, int], themes: Sequence[str] = THEMES, names: Collection[str] = ()
+    ) -> dict[str, Look]:
+        """Open a screen, and look at what is in it in each theme, by its name."""
+        found: dict[str, Look] = {}
 
-        async def take(seen: Piloted) -> None:
+        async def take(name: str, seen: Piloted) -> None:
+            drawn, texts, colours = dict[str, str](), list[str](), set[str]()
             for theme in themes:
                 await themed(seen, theme)
                 texts.append(seen.shown())
@@ -153,10 +173,11 @@ class Looked:
                 if self._folder is not None:
                     named = f"{name}-{size[0]}x{size[1]}-{theme}{'-plain' * seen.app.no_color}.svg"
                     (self._folder / named).write_text(seen.app.export_screenshot(title=name), "utf-8")
+            assert len(set(texts)) == 1, f"{name} has another text in another theme"
+            found[name] = Look(texts[0], drawn, colours)
 
-        self.open(name, size, take)
-        assert len(set(texts)) == 1, f"{name} has another text in another theme"
-        return Look(texts[0], drawn, colours)
+        self.open(walk, size, take, names)
+        return found
 
 
 def golden(name: str, size: tuple[int, int]) -> Path:
@@ -170,8 +191,9 @@ def main() -> None:
     GOLDEN.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as root:
         looked = Looked(Path(root), folder)
-        for size, name in product(SIZES, NAMES):
-            golden(name, size).write_text(looked.look(name, size).golden, "utf-8")
+        for size, walk in product(SIZES, LOOKS):
+            for name, look in looked.looks(walk, size).items():
+                golden(name, size).write_text(look.golden, "utf-8")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from backstory.cli.tui.reports_screen import ReportsScreen
 from backstory.cli.tui.session_screen import SessionScreen
 from backstory.cli.tui.slots import Slot
 from backstory.derive.given import Task
@@ -66,22 +67,33 @@ async def prompt(seen: Piloted) -> None:
     await seen.type("Now add a test for two people")
 
 
+async def drawn(seen: Piloted) -> None:
+    """Wait for the report that was asked for: a key that comes before it chooses nothing in it."""
+    await seen.until(lambda: isinstance(seen.app.screen, ReportsScreen) and seen.app.screen.is_settled)
+
+
 async def costs(seen: Piloted) -> None:
     """The costs of all time, by day and agent, behind the stand-up."""
-    await seen.press("2", "+", "+", "j", "j")
+    await seen.press("2", "+", "+")
+    await drawn(seen)
+    await seen.press("j", "j")
     await seen.until_seen("[2 Costs]", "all time", "> 2025-")
 
 
 async def standup(seen: Piloted) -> None:
     """The stand-up of a week."""
     await seen.until_seen("8 sessions")
-    await seen.press("R", "w", "j")
+    await seen.press("R", "w")
+    await drawn(seen)
+    await seen.press("j")
     await seen.until_seen("[1 Stand-up]", "last 7 days", ">   ✓")
 
 
 async def activity(seen: Piloted) -> None:
     """The activity of all time, behind the costs."""
-    await seen.press("3", "j")
+    await seen.press("3")
+    await drawn(seen)
+    await seen.press("j")
     await seen.until_seen("[3 Activity]", "all time", "> ")
 
 
