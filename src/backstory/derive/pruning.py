@@ -53,9 +53,11 @@ HEAD_CHARS = 40
 NESTED_MAX = 4
 """The most levels of JSON in strings of JSON that are looked through."""
 _MARK, _SHORT = f'"{MARK}"'.encode(), b'"*"'
+_BETWEEN = frozenset({b"", b" ", b",", b", "})
+"""Nearly always nothing else stands between two strings, or between a key and its string."""
 _NO_BRACKETS = bytes(sign for sign in range(256) if sign not in b"[]{}")
 _STRING = lazy_regex(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_BEHIND = lazy_regex(rb"[ \t\r\n]*+:")
+_STRING_OR_KEY = lazy_regex(rb'("[^"\\]*+(?:\\.[^"\\]*+)*+")([ \t\r\n]*+:)?+', re.DOTALL)
 _PLAIN = lazy_regex(rb"(?:[][{}:,\s0-9eE+.-]|true|false|null|NaN|Infinity)*+")
 _TIME = lazy_regex(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)? ?(?:Z|UTC|[+-]\d\d:?\d\d)?")
 _IMAGE_HEADS = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF8", b"RIFF", b"II*\0", b"MM\0*", b"\0\0\1\0")
@@ -409,26 +411,27 @@ def _overwritten(record: bytes, choice: _Choice, level: int = 0) -> bytes:
     pieces, at, key = list[bytes](), 0, ""
     # Brackets that are open, and how many were where an output began.
     depth, within, before, is_behind_key = 0, 0, 0, False
-    for found in _STRING.finditer(record):
-        token = found[0]
-        for sign in record[before : found.start()].translate(None, _NO_BRACKETS):
-            if sign in b"[{":
-                depth += 1
-                if not within and is_behind_key and key in choice.output_keys:
-                    within = depth
-            else:
-                depth -= 1
-                if depth < within:
-                    within = 0
-            is_behind_key = False
-        before, is_behind_key = found.end(), _BEHIND.match(record, found.end()) is not None
+    for found in _STRING_OR_KEY.finditer(record):
+        start, end = found.span(1)
+        if (between := record[before:start]) not in _BETWEEN:
+            for sign in between.translate(None, _NO_BRACKETS):
+                if sign in b"[{":
+                    depth += 1
+                    if not within and is_behind_key and key in choice.output_keys:
+                        within = depth
+                else:
+                    depth -= 1
+                    if depth < within:
+                        within = 0
+                is_behind_key = False
+        token, before, is_behind_key = found[1], found.end(), found[2] is not None
         if is_behind_key:
             key = token[1:-1].decode("utf-8", "replace")
             continue
         new = _new_token(token, key, choice, level, is_output=within > 0 or key in choice.output_keys)
         if new is not token:
-            pieces += (record[at : found.start()], new)
-            at = found.end()
+            pieces += (record[at:start], new)
+            at = end
     if not pieces:
         return record
     pieces.append(record[at:])
