@@ -84,7 +84,7 @@ ROOMS = {
         "live, also in a moment, and may be odd, documents that are written anew, folders that read as one "
         "log, out of which no name leads; drift, and cases of it; results in files; imports as they come",
     ),
-    "mcp": Budget(1_640, 9, "nine tools, the protocol, and answers as text and as fields, masked alike"),
+    "mcp": Budget(1_660, 9, "nine tools, the protocol, and answers as text and as fields, masked alike; newer stores"),
     "nouns": Budget(
         4_390,
         10,

@@ -479,10 +479,8 @@ class StoreTooNew(BackstoryError):
     exit_code = 76
 
     def __init__(self, path: Path, found: int, known: int) -> None:
-        super().__init__(
-            f"{path} has schema {found}; this version of backstory reads schemas up to {known}. "
-            "Upgrade it (pipx upgrade backstory). The store was not changed."
-        )
+        self.short = f"{path} has schema {found}; this version of backstory reads schemas up to {known}"
+        super().__init__(f"{self.short}. Upgrade it (pipx upgrade backstory). The store was not changed.")
 
 
 class StoreTooOld(BackstoryError):

@@ -24,6 +24,7 @@ from backstory.mcp.lobby import GREETING
 from backstory.mcp.server import _Calls
 from backstory.mcp.tools import TOOLS
 from backstory.mcp.transport import LINE_BYTES_MAX, WAITING_MAX
+from backstory.store.file.migrate import SCHEMA_VERSION
 from backstory.workspace.history import agent_history
 from backstory.workspace.history.agent_history import AgentHistory
 from tests.set_greeting import answers_of_the_library
@@ -37,6 +38,12 @@ if TYPE_CHECKING:
     from tests.support.mcp_client import Client, History
 
 pytestmark = pytest.mark.slow
+QUESTIONS: dict[str, dict[str, Any]] = {
+    "search_sessions": {"query": "parser"}, "get_session": {"session": HERE}, "recap": {"session": HERE},
+    "expand": {"session": HERE, "from_seq": 1, "to_seq": 2}, "find_fix": {"error": "it fails"},
+    "file_history": {"path": "parser.py"}, "stats": {}, "session_store_sql": {"sql": "select 1"},
+    "board": {"action": "add", "name": "n", "content": "c", "description": "d"},
+}  # fmt: skip
 PARSE_ERROR, INVALID_REQUEST, NO_METHOD, INVALID_PARAMS = -32700, -32600, -32601, -32602
 MODERN = "2026-07-28"
 KB = 1024
@@ -77,6 +84,24 @@ def test_the_server_says_what_it_is_and_which_tools_only_read(shared: History) -
     assert tools.keys() == TOOLS.keys()
     assert {name for name, tool in tools.items() if not tool["annotations"]["readOnlyHint"]} == {"board"}
     assert tools["search_sessions"]["inputSchema"]["required"] == ["query"]
+    assert client.close() == (0, "")
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_server_that_is_older_than_its_store_says_at_each_call_to_restart_it(history: History, is_open: bool) -> None:
+    client = history.client()
+    client.begin()
+    if is_open:
+        assert not client.call("search_sessions", query="parser").is_error
+    assert QUESTIONS.keys() == TOOLS.keys()
+    with closing(apsw.Connection(str(history.shell.store))) as db:
+        db.execute("update meta set value = ? where key = 'schema_version'", (str(SCHEMA_VERSION + 1),))
+        version = db.execute("pragma data_version").fetchone()
+        said = [client.call(tool, **arguments) for tool, arguments in QUESTIONS.items() for _ in range(2)]
+        assert db.execute("pragma data_version").fetchone() == version
+    assert [(each.is_error, each.text.count("restart this client")) for each in said] == [(True, 1)] * len(said)
+    assert all(f"reads schemas up to {SCHEMA_VERSION}. " in each.text for each in said)
+    # Nothing of it on stderr: the agent passes it on.
     assert client.close() == (0, "")
 
 

@@ -9,13 +9,15 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from backstory.errors import StoreDamaged
+from backstory.errors import BackstoryError, StoreDamaged
+from backstory.store.file import migrate
 from backstory.workspace.history.agent_history import AgentHistory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from backstory.store import Store
     from backstory.workspace.history.asking import Surroundings
     from backstory.workspace.workspace import Workspace
 
@@ -67,7 +69,17 @@ class KeptWorkspace:
             workspace.close()
 
     def _is_current(self, workspace: Workspace) -> bool:
-        return time.monotonic() - self._opened < KEPT_S and self._look(workspace) == self._stamps
+        is_as_opened = time.monotonic() - self._opened < KEPT_S and self._look(workspace) == self._stamps
+        return is_as_opened and self._is_known(workspace.home_store)
+
+    def _is_known(self, store: Store) -> bool:
+        """Return False if the store may have been brought forward by a newer program since it was opened."""
+        try:
+            store.ask_or(None, migrate.schema_version, store.path)
+        except BackstoryError:
+            # Who opens it anew meets the same, and says it.
+            return False
+        return True
 
     def _look(self, workspace: Workspace) -> tuple[Any, ...]:
         """Return the identity of the files there: of each store its inode, of settings also the time of writing."""

@@ -25,7 +25,7 @@ from mcp_types import (
 )
 from mcp_types import Tool as ListedTool
 
-from backstory.errors import BackstoryError, Next, SessionAmbiguous, SqlWrong
+from backstory.errors import BackstoryError, Next, SessionAmbiguous, SqlWrong, StoreTooNew
 from backstory.mcp.answer import CHARS_MAX, Answered, ToolAnswer, schema
 from backstory.mcp.kept import IDLE_S
 from backstory.mcp.tools import TOOLS
@@ -53,6 +53,10 @@ TOOL_FOR = {
     "board prune": "board action=prune",
 }
 """The tool with which an agent does what a person does with a command. Other commands are for the person."""
+RESTART = (
+    "Tell the person to restart this client: its backstory server is older than the program that wrote the store. If "
+    "it says the same then, backstory is to be upgraded. Nothing was changed, and no tool answers before."
+)
 INSTRUCTIONS = (
     "History of earlier coding-agent sessions on this machine. Before you debug an error or redo work, look whether "
     "it was met before: find_fix(error), search_sessions(query). Results cite `session @seq`: get_session reads "
@@ -195,6 +199,9 @@ class _Asked:
 def _refusal(tool: type[McpTool], refused: BackstoryError) -> str:
     """Return the answer to a refused call. Some messages quote titles, which are history."""
     answer = ToolAnswer()
+    if isinstance(refused, StoreTooNew):
+        # Mostly this program was upgraded, and the server that runs is of the earlier version.
+        return answer.text([f"{tool.name}: {refused.short}. {RESTART}"])
     if isinstance(refused, SqlWrong):
         # SQLite quotes values, such as a text that it took for a path into JSON.
         answer.add_cut(refused.message(_tool_for))
