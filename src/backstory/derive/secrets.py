@@ -150,8 +150,7 @@ class Redactor:
     def _kinds_in(self, text: str) -> int:
         if (kinds := self._kinds.get(hash(text))) is not None or self._anchors is None:
             return ALL if kinds is None else kinds
-        kinds = self._anchors.kinds([text])[0]
-        self._note_kinds(text, kinds)
+        self._note_kinds(text, kinds := self._anchors.kinds([text])[0])
         return kinds
 
     def _note_kinds(self, text: str, kinds: int) -> None:

@@ -273,13 +273,12 @@ class CostTally:
 
 
 class CostSum:
-    """The costs of the turns of a group."""
+    """The costs of the turns of a group: in very many sessions of one."""
 
     __slots__ = ("_costs",)
 
     def __init__(self) -> None:
         self._costs: Cost | list[Cost] | None = None
-        """Very many sessions have one turn."""
 
     @property
     def cost(self) -> Cost:
