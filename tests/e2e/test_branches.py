@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from tests.support.real_clients import Machine
+    from tests.support.real_clients import DoneOnce, Machine
 
 pytestmark = pytest.mark.slow
 
@@ -37,15 +37,17 @@ def told(machine: Machine) -> set[str]:
     return {word for word in (HERON, OTTER, BADGER, REEDS, RIVER, HILL) if word in sent}
 
 
-def forked(machine: Machine) -> None:
+def forked(machine: Machine, agent: str) -> None:
     """Two turns in one agent, then another agent beside the second."""
-    machine.do_ours(f"run -a claude --permissions all '{HERON}'", answer(REEDS))
-    machine.do_ours(f"run -a claude --permissions all '{OTTER}'", answer(RIVER))
+    machine.do_ours(f"run -a {agent} --permissions all '{HERON}'", answer(REEDS))
+    machine.do_ours(f"run -a {agent} --permissions all '{OTTER}'", answer(RIVER))
     machine.do_ours(f"run -a codex --permissions all @{ends(machine)[HERON]} '{BADGER}'", answer(HILL))
 
 
-def test_a_fork_in_another_agent_is_sent_the_history_up_to_there_and_the_whole_tree_is_told(machine: Machine) -> None:
-    forked(machine)
+def test_a_fork_in_another_agent_is_sent_the_history_up_to_there_and_the_whole_tree_is_told(
+    done_once: DoneOnce,
+) -> None:
+    machine = done_once(forked, "claude")
     assert told(machine) == {HERON, REEDS, BADGER}
     turns = {turn.prompt: turn for turn in machine.store.turns(machine.store.sessions()[0])}
     assert turns[BADGER].parent_uid == turns[OTTER].parent_uid == turns[HERON].uid
@@ -60,8 +62,8 @@ def test_a_fork_in_another_agent_is_sent_the_history_up_to_there_and_the_whole_t
     machine.check()
 
 
-def test_after_a_checkout_each_branch_goes_on_with_its_own_history(machine: Machine) -> None:
-    forked(machine)
+def test_after_a_checkout_each_branch_goes_on_with_its_own_history(done_once: DoneOnce) -> None:
+    machine = done_once(forked, "claude")
     machine.ask(f"checkout @{ends(machine)[OTTER]}")
     machine.ask("branch name 'the otter'")
     machine.do_ours("run -a codex --permissions all 'Sum up.'", answer("Summed-up-1."))

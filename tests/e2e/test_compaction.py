@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory.conversation.context import AUTO_CONTINUE, SUMMARY_HEADER
-from backstory.model import AssistantText, ToolCall, ToolResult
+from backstory.model import AssistantText, ToolCall, ToolResult, UserMessage
 from backstory.store.tables import compactions
 from tests.support.real_clients import AGENTS, shell
+from tests.support.running import until
 
 if TYPE_CHECKING:
     from tests.support.real_clients import Machine
@@ -20,27 +21,41 @@ pytestmark = pytest.mark.slow
 SUMMARY = "The heron nests in the reeds, and the parser was rewritten because it lost escapes. " * 8
 NO_HITS = 1
 USAGE = {"input": 1200, "output": 17}
-WAITED = "for i in $(seq 200); do $B compact --show 2>/dev/null | grep -q heron && break; sleep 0.4; done"
-"""Until the summary that nobody asked for is there, 20 s at most."""
 
 
-def answers(n: int) -> dict[str, Any]:
-    return {"text": f"Answer {n}: " + f"word-{n} " * 20_000, "usage": USAGE}
+def answer(n: int, words: int) -> str:
+    return f"Answer {n}: " + f"word-{n} " * words
+
+
+def with_history(machine: Machine, words: int) -> None:
+    """A session with two turns, each with an answer of so many words."""
+    with machine.store as store:
+        session = store.create_session("long", machine.work)
+        for n in (1, 2):
+            store.append_events(session, [UserMessage(content=f"Prompt {n}"), AssistantText(text=answer(n, words))])
+            store.mark_completed(session, 1, None)
+    machine.ask("rename --trust S1 long")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("agent", AGENTS)
 def test_a_session_that_grows_too_long_is_summarised_by_itself(machine: Machine, agent: str) -> None:
-    script = f"""
-        for n in 1 2 3; do $B run -a {agent} "Prompt $n" >/dev/null || exit 1; done
-        {WAITED}
-        $B run -a {agent} "Prompt 4" >/dev/null || exit 1
-    """
+    with_history(machine, 20_000)
     rules: list[dict[str, Any]] = [
         {"when": "older part of a coding session", "without_tools": True, "turns": [{"text": SUMMARY, "usage": USAGE}]},
         {"when": "Prompt 4", "turns": [{"text": "Short.", "usage": USAGE}]},
     ]
-    _, err, code = machine.end(machine.start(script, [answers(n) for n in (1, 2, 3)], rules))
+    given = machine.root / "prompt"
+    script = f"""
+        $B run -a {agent} "Prompt 3" >/dev/null || exit 1
+        until [ -e {given} ]; do read -rt 0.05 -u $nobody; done
+        $B run -a {agent} "Prompt 4" >/dev/null || exit 1
+    """
+    process = machine.start(f"exec {{nobody}}<> <(:); {script}", [{"text": answer(3, 20_000), "usage": USAGE}], rules)
+    (session,) = machine.store.sessions()
+    until(lambda: machine.store.ask(compactions.in_force, session.id) is not None or process.poll() is not None)
+    given.touch()
+    _, err, code = machine.end(process)
     assert code == 0, err
     assert "is being summarised in the background" in err
 
@@ -66,9 +81,8 @@ def test_a_session_that_grows_too_long_is_summarised_by_itself(machine: Machine,
 @pytest.mark.parametrize("agent", AGENTS)
 def test_a_turn_that_outgrows_its_context_is_stopped_summarised_and_continued(machine: Machine, agent: str) -> None:
     machine.ask("config set compaction.chars 6000")
-    for n in (1, 2, 3):
-        said = {"text": f"Answer {n}: " + f"word-{n} " * 200, "usage": USAGE}
-        machine.do_ours(f"run -a {agent} --permissions all 'Prompt {n}'", said)
+    with_history(machine, 200)
+    machine.do_ours(f"run -a {agent} --permissions all 'Prompt 3'", {"text": answer(3, 200), "usage": USAGE})
     partial = {"text": "much " * 500, "tools": [shell(agent, "echo heron-behind-the-stop")], "usage": USAGE}
     rules: list[dict[str, Any]] = [
         {"when": "older part of a coding session", "without_tools": True, "turns": [{"text": SUMMARY, "usage": USAGE}]},

@@ -8,21 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.real_clients import AGENTS
+from tests.support.real_clients import AGENTS, ANSWER, NATIVE, RESUMED
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.support.real_clients import Machine
 
 pytestmark = pytest.mark.slow
 
 OTHER = {"claude": "codex", "codex": "claude"}
-FIRST, NEXT, LAST = "Where does the heron nest?", "And the otter?", "And the fox?"
-ANSWER = {"text": "In-the-reeds-1181.", "usage": {"input": 1200, "output": 17}}
-GOES_ON = {
-    "claude": "echo '{0}' | claude {1} -p --permission-mode bypassPermissions > /dev/null 2>&1",
-    "codex": "echo '{0}' | codex exec {1} --skip-git-repo-check - > /dev/null 2>&1",
-}
-RESUMED = {"claude": "--resume {0}", "codex": "resume {0}"}
+NEXT, LAST = "And the otter?", "And the fox?"
 ADDED = ("turn_count", "session_count")
 
 
@@ -39,7 +35,7 @@ def written(machine: Machine, uid: str, agent: str) -> str:
 
 
 def gone_on(machine: Machine, agent: str, native_id: str, prompt: str) -> None:
-    machine.do(GOES_ON[agent].format(prompt, RESUMED[agent].format(native_id)), ANSWER)
+    machine.do(NATIVE[agent].format(prompt, RESUMED[agent].format(native_id)), ANSWER)
 
 
 def newest(machine: Machine) -> dict[str, Any]:
@@ -54,8 +50,8 @@ def difference(before: dict[str, Any], after: dict[str, Any]) -> list[int]:
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_one_more_prompt_in_the_other_client_is_one_turn_more(machine: Machine, agent: str) -> None:
-    machine.do(GOES_ON[agent].format(FIRST, ""), ANSWER)
+def test_one_more_prompt_in_the_other_client_is_one_turn_more(native: Callable[[str], Machine], agent: str) -> None:
+    machine = native(agent)
     alone = sums(machine)
     uid = newest(machine)["uid"]
     there = written(machine, uid, OTHER[agent])
@@ -80,8 +76,10 @@ def test_one_more_prompt_in_the_other_client_is_one_turn_more(machine: Machine, 
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_a_session_of_our_own_runs_goes_on_in_a_client_and_counts_once(machine: Machine, agent: str) -> None:
-    machine.do_ours(f"run -a {agent} --permissions all '{FIRST}'", ANSWER)
+def test_a_session_of_our_own_runs_goes_on_in_a_client_and_counts_once(
+    ran: Callable[[str], Machine], agent: str
+) -> None:
+    machine = ran(agent)
     alone = sums(machine)
     native_id = written(machine, "S1", OTHER[agent])
     assert sums(machine) == alone

@@ -8,15 +8,16 @@ import pytest
 
 from backstory.conversation.context import CLOSE, OPEN, build_context_prompt, strip_context
 from backstory.model import AssistantText, UserMessage
-from tests.support.real_clients import AGENTS, said_to
+from tests.support.real_clients import AGENTS, FIRST, said_to
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.support.real_clients import Machine
 
 pytestmark = pytest.mark.slow
 
 BUDGET = 400_000
-FIRST = "Where does the heron nest?"
 TURNS, ANSWER = 10, 45_000
 
 
@@ -76,16 +77,16 @@ def test_a_history_of_four_hundred_thousand_characters_goes_into_each_agent_with
 
 @pytest.mark.parametrize(("agent", "chars"), [("claude", 2_000_000), ("claude", 131_072), ("codex", 131_072)])
 def test_a_long_prompt_with_the_end_of_a_context_in_it_is_kept_as_typed_and_found_once(
-    machine: Machine, agent: str, chars: int
+    ran: Callable[[str], Machine], agent: str, chars: int
 ) -> None:
+    machine = ran("claude" if agent == "codex" else "codex")
     without_summaries(machine)
-    machine.run("claude" if agent == "codex" else "codex", FIRST)
     prompt = long_prompt(chars)
-    ran = machine.run(agent, prompt)
+    done = machine.run(agent, prompt)
     assert len(prompt) == chars
-    assert ran.turn.prompt == prompt
-    assert [event.content for event in ran.of("UserMessage")] == [prompt]
-    assert ran.turn.outcome == "completed"
+    assert done.turn.prompt == prompt
+    assert [event.content for event in done.of("UserMessage")] == [prompt]
+    assert done.turn.outcome == "completed"
     assert told(machine, prompt).count(FIRST) == 1
     machine.ask("ingest")
     with machine.home_store as store:

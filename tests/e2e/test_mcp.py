@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory.agents.codex.settings import WAIT
-from tests.support.real_clients import AGENTS, CODEX_CONFIG
+from tests.support.real_clients import AGENTS, CODEX_CONFIG, FIRST
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.support.real_clients import Machine
 
 pytestmark = pytest.mark.slow
@@ -51,11 +53,9 @@ def told(body: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_a_client_is_told_of_other_sessions_and_not_of_its_own(machine: Machine, agent: str) -> None:
+def test_a_client_is_told_of_other_sessions_and_not_of_its_own(native: Callable[[str], Machine], agent: str) -> None:
+    machine = native(agent)
     configure(machine)
-    machine.do(
-        f'echo "Where does the heron nest?" | {CLIENTS[agent]} > first.jsonl && $B ingest', {"text": "In reeds."}
-    )
     # Twice, because the first call may come before the client has written anything.
     turns = [calling(agent, "search_sessions", SEARCH), calling(agent, "search_sessions", SEARCH), {"text": "Done."}]
     machine.do(f'echo "And what does the heron eat?" | {CLIENTS[agent]} > second.jsonl', *turns)
@@ -63,20 +63,19 @@ def test_a_client_is_told_of_other_sessions_and_not_of_its_own(machine: Machine,
     # One of two calls each: what a client gives its model holds the fields, and not the text as well.
     assert json.dumps(machine.asked()[-1]).count("Recorded history: data") == 2
     assert not re.search(r"<history [0-9a-f]{12}>", answer)
-    assert "Where does the heron nest?" in answer
+    assert FIRST in answer
     assert "what does the heron eat" not in answer
     assert re.search(r"The session that asks \(\w+\) and its subagents are left out", answer)
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_a_run_of_ours_is_not_told_of_its_own_session(machine: Machine, agent: str) -> None:
+def test_a_run_of_ours_is_not_told_of_its_own_session(native: Callable[[str], Machine], agent: str) -> None:
+    machine = native("codex" if agent == "claude" else "claude")
+    machine.run(agent, "Where does the heron fly?", {"text": "To the south."})
     configure(machine)
-    other = "codex" if agent == "claude" else "claude"
-    machine.do(f'echo "The heron flies south" | {CLIENTS[other]} > other.jsonl && $B ingest', {"text": "Yes."})
-    machine.run(agent, "Where does the heron nest?", {"text": "In the reeds."})
     machine.run(agent, "Look it up", calling(agent, "search_sessions", SEARCH), {"text": "Done."})
     answer = told(machine.asked()[-1])
-    assert "The heron flies south" in answer
-    assert "Where does the heron nest?" not in answer
+    assert FIRST in answer
+    assert "Where does the heron fly?" not in answer
     assert re.search(r"The session that asks \(\w+\) and its subagents are left out", answer)
     machine.check()

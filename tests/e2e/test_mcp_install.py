@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory.agents.codex.settings import WAIT
-from tests.support.real_clients import AGENTS
+from tests.support.real_clients import AGENTS, ANSWER, FIRST
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.support.real_clients import Machine
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 
-PROMPT, ANSWER = "Where does the heron nest?", "In-the-reeds-1181."
+OTHERS = {"claude": "codex", "codex": "claude"}
 CLIENTS = {
     "claude": "claude -p --verbose --output-format stream-json --dangerously-skip-permissions",
     "codex": "codex exec --json --skip-git-repo-check -",
@@ -59,27 +60,22 @@ def settings_of(machine: Machine, agent: str) -> Path:
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_an_agent_answers_from_an_earlier_session(machine: Machine, agent: str) -> None:
-    machine.run("codex" if agent == "claude" else "claude", PROMPT, {"text": ANSWER})
-    printed = machine.do(f"$B mcp install {agent} && {ASK.format(client=CLIENTS[agent])}", *asking(agent))
-    assert '"backstory"' in printed or "[mcp_servers.backstory]" in printed
-    found, read = results_told(machine.asked()[-1])
-    assert PROMPT in found
-    assert ANSWER in read
-    assert PROMPT in read
-    machine.check()
-
-
-@pytest.mark.parametrize("agent", AGENTS)
-def test_what_was_installed_is_taken_away_again_after_the_client_ran(machine: Machine, agent: str) -> None:
+def test_an_agent_answers_from_an_earlier_session_and_what_was_installed_is_taken_away_again(
+    ran: Callable[[str], Machine], agent: str
+) -> None:
+    machine = ran(agent)
     file = settings_of(machine, agent)
-    machine.run(agent, PROMPT, {"text": ANSWER})
     # The client's configuration is made anew with the model's port when a script begins, so all is done in one.
-    machine.do(
+    printed = machine.do(
         f"cp {file} before; $B mcp install {agent}; cp {file} installed; $B mcp uninstall {agent}; cp {file} again;"
         f"$B mcp install {agent}; {ASK.format(client=CLIENTS[agent])}; cp {file} used; $B mcp uninstall {agent}",
         *asking(agent),
     )
+    assert '"backstory"' in printed or "[mcp_servers.backstory]" in printed
+    found, read = results_told(machine.asked()[-1])
+    assert FIRST in found
+    assert ANSWER["text"] in read
+    assert FIRST in read
     before, installed, again, used = ((machine.work / name).read_bytes() for name in BEFORE_AND_AFTER)
     assert installed != before
     assert again == before
@@ -88,6 +84,7 @@ def test_what_was_installed_is_taken_away_again_after_the_client_ran(machine: Ma
     left = file.read_bytes()
     assert left == (before if used == installed else without_server(used))
     assert b"backstory" not in left
+    machine.check()
 
 
 BEFORE_AND_AFTER = ("before", "installed", "again", "used")
@@ -107,23 +104,27 @@ TRUST = {
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_a_projects_server_answers_where_the_project_is_trusted(machine: Machine, agent: str) -> None:
-    machine.run("codex" if agent == "claude" else "claude", PROMPT, {"text": ANSWER})
+def test_a_projects_server_answers_where_the_project_is_trusted(ran: Callable[[str], Machine], agent: str) -> None:
+    machine = ran(OTHERS[agent])
     ask = ASK.format(client=CLIENTS[agent]).replace("out.jsonl", "../out.jsonl")
     machine.do(
         f"{TRUST[agent]}; $B mcp install {agent} --scope project && mkdir -p below && cd below && {ask}", *asking(agent)
     )
     found, read = results_told(machine.asked()[-1])
-    assert (PROMPT in found, ANSWER in read) == (True, True)
+    assert (FIRST in found, ANSWER["text"] in read) == (True, True)
 
 
 @pytest.mark.parametrize(("agent", "scope"), [("claude", "user"), ("codex", "project")])
-def test_an_agents_model_is_told_of_the_skill_until_it_is_uninstalled(machine: Machine, agent: str, scope: str) -> None:
+def test_an_agents_model_is_told_of_the_skill_until_it_is_uninstalled(
+    native: Callable[[str], Machine], agent: str, scope: str
+) -> None:
+    machine = native(agent)
     ask = ASK.format(client=CLIENTS[agent])
-    machine.do(f"{TRUST[agent]}; {ask}; $B skill install {agent} --scope {scope}; {ask}; "
+    machine.do(f"{TRUST[agent]}; $B skill install {agent} --scope {scope}; {ask}; "
                f"$B skill uninstall {agent} --scope {scope}; {ask}")  # fmt: skip
     about = "Search and read earlier coding-agent sessions on this machine."
-    assert [about in json.dumps(each) for each in machine.asked()] == [False, True, False]
+    # What a client asks before is what it asked in the session that it began; twice, as it called its shell.
+    assert [about in json.dumps(each) for each in machine.asked()] == [False, False, True, False]
 
 
 OTHER = {

@@ -15,7 +15,7 @@ from tests.support.real_clients import AGENTS, shell
 
 if TYPE_CHECKING:
     from backstory.store import Store
-    from tests.support.real_clients import Machine
+    from tests.support.real_clients import DoneOnce, Machine
 
 pytestmark = pytest.mark.slow
 
@@ -37,6 +37,12 @@ def editing(agent: str, machine: Machine) -> list[dict[str, Any]]:
     return [*steps, {"text": ANSWER, "usage": usage}]
 
 
+def edited(machine: Machine, agent: str) -> None:
+    """A run in which a file is written and changed, and its own log read."""
+    machine.run(agent, PROMPT, *editing(agent, machine))
+    machine.ask("ingest")
+
+
 def told(store: Store) -> list[Any]:
     """All that a store says of its first session of ours, but for where its records lie."""
     session = store.session("S1")
@@ -56,9 +62,8 @@ def logged_times(machine: Machine, turn_uid: str) -> list[int | None]:
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_a_run_has_what_the_agents_own_log_tells(machine: Machine, agent: str) -> None:
-    machine.run(agent, PROMPT, *editing(agent, machine))
-    machine.ask("ingest")
+def test_a_run_has_what_the_agents_own_log_tells(done_once: DoneOnce, agent: str) -> None:
+    machine = done_once(edited, agent)
     for store in (machine.store, machine.home_store):
         session = store.session("S1")
         (turn,) = store.turns(session)
@@ -78,9 +83,8 @@ def test_a_run_has_what_the_agents_own_log_tells(machine: Machine, agent: str) -
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_what_the_own_log_tells_is_the_same_after_reindex(machine: Machine, agent: str) -> None:
-    machine.run(agent, PROMPT, *editing(agent, machine))
-    machine.ask("ingest")
+def test_what_the_own_log_tells_is_the_same_after_reindex(done_once: DoneOnce, agent: str) -> None:
+    machine = done_once(edited, agent)
     before = told(machine.store), told(machine.home_store)
     machine.ask("reindex --force")
     machine.ask("--store .backstory/sessions.bks reindex --force")
@@ -89,9 +93,8 @@ def test_what_the_own_log_tells_is_the_same_after_reindex(machine: Machine, agen
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_a_log_that_was_read_before_its_run_was_stored_tells_the_run_the_same(machine: Machine, agent: str) -> None:
-    machine.run(agent, PROMPT, *editing(agent, machine))
-    machine.ask("ingest")
+def test_a_log_that_was_read_before_its_run_was_stored_tells_the_run_the_same(done_once: DoneOnce, agent: str) -> None:
+    machine = done_once(edited, agent)
     logs_only = machine.root / "logs.db"
     machine.ask(f"--store {logs_only} ingest")
     with open_store(logs_only, shared=True) as store:
@@ -110,9 +113,8 @@ RESUMED = {
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_after_a_native_resume_nothing_is_shown_twice(machine: Machine, agent: str) -> None:
-    machine.run(agent, PROMPT, *editing(agent, machine))
-    machine.ask("ingest")
+def test_after_a_native_resume_nothing_is_shown_twice(done_once: DoneOnce, agent: str) -> None:
+    machine = done_once(edited, agent)
     (turn,) = machine.store.turns(1)
     machine.do(f"{RESUMED[agent].format(turn.native_id)} > /dev/null 2>&1", {"text": "Marten-4404."})
     machine.ask("ingest")

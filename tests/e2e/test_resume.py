@@ -14,23 +14,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import zstandard
 
-from tests.support.real_clients import AGENTS, said_to, shell
+from tests.support.real_clients import AGENTS, ANSWER, NATIVE, said_to, shell
+from tests.support.real_clients import FIRST as SAID
 from tests.support.running import until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-from tests.support.real_clients import Machine
+    from tests.support.real_clients import Machine
 
 pytestmark = pytest.mark.slow
 
-SAID = "Where does the heron nest?"
-ANSWERED = {"text": "In-the-reeds-1181.", "usage": {"input": 1200, "output": 17}}
 NEXT = "And the otter?"
-FIRST = {
-    "claude": f"echo '{SAID}' | claude -p --permission-mode bypassPermissions",
-    "codex": f"echo '{SAID}' | codex exec --skip-git-repo-check -",
-}
 DAY_S = 86_400
 AGED = "touch -d '2 minutes ago' $(find $HOME/.claude $HOME/.codex -name '*-*-*-*-*.jsonl')"
 """All logs look as if nobody had written them just now."""
@@ -41,10 +37,8 @@ def logs(machine: Machine, agent: str) -> list[Path]:
     return sorted((machine.root / "home" / f".{agent}" / below).rglob("*-*-*-*-*.jsonl*"))
 
 
-def began(machine: Machine, agent: str) -> dict[str, Any]:
-    """A session of the agent's own, read; as it is listed."""
-    machine.do(f"{FIRST[agent]} > /dev/null 2>&1", ANSWERED)
-    machine.ask("ingest")
+def listed(machine: Machine) -> dict[str, Any]:
+    """The only session, as it is listed."""
     (session,) = json.loads(machine.ask("list --json"))["sessions"]
     return dict(session)
 
@@ -69,8 +63,11 @@ def resumed(machine: Machine, agent: str, uid: str, options: str = "") -> list[s
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_a_session_whose_log_was_deleted_goes_on_with_its_whole_history(machine: Machine, agent: str) -> None:
-    session = began(machine, agent)
+def test_a_session_whose_log_was_deleted_goes_on_with_its_whole_history(
+    native: Callable[[str], Machine], agent: str
+) -> None:
+    machine = native(agent)
+    session = listed(machine)
     (log,) = logs(machine, agent)
     data = log.read_bytes()
     log.unlink()
@@ -86,8 +83,11 @@ def test_a_session_whose_log_was_deleted_goes_on_with_its_whole_history(machine:
     assert machine.home_store.verify().problems == []
 
 
-def test_a_deleted_log_of_forty_days_is_not_swept_by_the_client_that_resumes_it(machine: Machine) -> None:
-    session = began(machine, "claude")
+def test_a_deleted_log_of_forty_days_is_not_swept_by_the_client_that_resumes_it(
+    native: Callable[[str], Machine],
+) -> None:
+    machine = native("claude")
+    session = listed(machine)
     (log,) = logs(machine, "claude")
     old = time.time() - 40 * DAY_S
     data = log.read_bytes()
@@ -104,8 +104,9 @@ def test_a_deleted_log_of_forty_days_is_not_swept_by_the_client_that_resumes_it(
     assert log.read_bytes() == data
 
 
-def test_a_project_that_moved_is_resumed_where_it_is_now(machine: Machine) -> None:
-    session = began(machine, "claude")
+def test_a_project_that_moved_is_resumed_where_it_is_now(native: Callable[[str], Machine]) -> None:
+    machine = native("claude")
+    session = listed(machine)
     (log,) = logs(machine, "claude")
     moved = machine.root / "moved é😀 here"
     moved.mkdir()
@@ -120,7 +121,7 @@ def test_a_project_that_moved_is_resumed_where_it_is_now(machine: Machine) -> No
 
 
 def test_a_log_that_codex_compressed_and_lost_is_put_back_plain_with_its_row(machine: Machine) -> None:
-    machine.do(f"{FIRST['codex']} > /dev/null 2>&1", ANSWERED)
+    machine.do(NATIVE["codex"].format(SAID, ""), ANSWER)
     (log,) = logs(machine, "codex")
     data = log.read_bytes()
     packed = log.with_name(f"{log.name}.zst")
@@ -146,8 +147,9 @@ def test_a_log_that_codex_compressed_and_lost_is_put_back_plain_with_its_row(mac
     assert (after["uid"], after["turn_count"]) == (session["uid"], 2)
 
 
-def test_an_archived_session_of_codex_is_led_back_and_archived_again_by_undo(machine: Machine) -> None:
-    session = began(machine, "codex")
+def test_an_archived_session_of_codex_is_led_back_and_archived_again_by_undo(native: Callable[[str], Machine]) -> None:
+    machine = native("codex")
+    session = listed(machine)
     (log,) = logs(machine, "codex")
     machine.do(f"codex archive {session['native_id']} > /dev/null")
     machine.ask("ingest")
@@ -173,7 +175,7 @@ def test_a_session_that_its_client_has_open_is_not_resumed(machine: Machine, age
     busy, go = machine.root / "busy", machine.root / "go"
     waiting = f"touch {busy}; until [ -e {go} ]; do sleep 0.02; done"
     turn = {"text": "Waiting.", "tools": [shell(agent, waiting)]}
-    process = machine.start(f"{FIRST[agent]} > /dev/null 2>&1", [turn, ANSWERED])
+    process = machine.start(NATIVE[agent].format(SAID, ""), [turn, ANSWER])
     until(busy.exists)
     machine.ask("ingest")
     (session,) = json.loads(machine.ask("list --json"))["sessions"]

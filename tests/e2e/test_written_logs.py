@@ -13,30 +13,23 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.machines import case, place
-from tests.support.real_clients import AGENTS, HELLO, said_to, shell
+from tests.support.real_clients import AGENTS, FIRST, HELLO, NATIVE, RESUMED, said_to, shell
+from tests.support.running import until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.support.real_clients import Machine
 
 pytestmark = pytest.mark.slow
 
 OTHER = {"claude": "codex", "codex": "claude"}
-FIRST, ANSWER = "Where does the heron nest?", {"text": "In-the-reeds-1181.", "usage": {"input": 1200, "output": 17}}
 NEXT = "And the otter?"
-BEGUN = {
-    "claude": "echo '{0}' | claude -p --permission-mode bypassPermissions > /dev/null 2>&1",
-    "codex": "echo '{0}' | codex exec --skip-git-repo-check - > /dev/null 2>&1",
-}
-GOES_ON = {
-    "claude": "echo '{0}' | claude --resume {1} -p --permission-mode bypassPermissions > /dev/null 2>&1",
-    "codex": "echo '{0}' | codex exec resume {1} --skip-git-repo-check - > /dev/null 2>&1",
-}
+FORGET = "Forget-the-heron-99."
 
 
-def begun(machine: Machine, agent: str, *turns: dict[str, Any]) -> str:
-    """The uid of a session of the agent's own, read."""
-    machine.do(BEGUN[agent].format(FIRST), *(turns or [ANSWER]))
-    machine.ask("ingest")
+def uid_of(machine: Machine) -> str:
+    """The uid of the only session."""
     (session,) = json.loads(machine.ask("list --json"))["sessions"]
     return str(session["uid"])
 
@@ -50,9 +43,13 @@ def written(machine: Machine, uid: str, agent: str, options: str = "") -> dict[s
 def gone_on(machine: Machine, agent: str, native_id: str, prompt: str = NEXT) -> dict[str, Any]:
     """The request that the agent's client sends when it continues a log with a prompt."""
     before = len(machine.asked())
-    machine.do(GOES_ON[agent].format(prompt, native_id), {"text": "In the burrow."})
+    machine.do(goes_on(agent, native_id, prompt), {"text": "In the burrow."})
     (request,) = machine.asked()[before:]
     return request
+
+
+def goes_on(agent: str, native_id: str, prompt: str = NEXT) -> str:
+    return NATIVE[agent].format(prompt, RESUMED[agent].format(native_id))
 
 
 def typed(request: dict[str, Any], *prompts: str) -> list[str]:
@@ -61,31 +58,32 @@ def typed(request: dict[str, Any], *prompts: str) -> list[str]:
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_a_session_goes_on_in_the_other_agents_client_with_its_whole_history(machine: Machine, agent: str) -> None:
-    call = {"text": "I look.", "tools": [shell(agent, "echo nest-4711 | tr a-z A-Z")]}
-    uid = begun(machine, agent, call, ANSWER)
-    log = written(machine, uid, OTHER[agent])
+def test_a_session_goes_on_in_the_other_agents_client_with_its_whole_history(
+    native: Callable[[str], Machine], agent: str
+) -> None:
+    machine = native(agent)
+    log = written(machine, uid_of(machine), OTHER[agent])
     request = gone_on(machine, OTHER[agent], log["native_id"])
     assert typed(request, FIRST, NEXT) == [FIRST, NEXT]
     sent = json.dumps(request)
     order = [sent.index(each) for each in (FIRST, "I look.", "echo nest-4711", "NEST-4711", "In-the-reeds-1181", NEXT)]
     assert order == sorted(order)
+    if agent == "codex":
+        a_call_of_the_shell_is_one_of_the_others_shell(request)
 
 
-def test_a_call_of_the_shell_is_one_of_the_others_shell(machine: Machine) -> None:
-    uid = begun(machine, "codex", {"text": "I look.", "tools": [shell("codex", "pwd")]}, ANSWER)
-    request = gone_on(machine, "claude", written(machine, uid, "claude")["native_id"])
+def a_call_of_the_shell_is_one_of_the_others_shell(request: dict[str, Any]) -> None:
     blocks = [block for each in request["messages"] if isinstance(each["content"], list) for block in each["content"]]
     (call,) = [block for block in blocks if block["type"] == "tool_use"]
     (result,) = [block for block in blocks if block["type"] == "tool_result"]
-    assert (call["name"], call["input"]) == ("Bash", {"command": "pwd"})
+    assert (call["name"], call["input"]) == ("Bash", {"command": "echo nest-4711 | tr a-z A-Z"})
     assert result["tool_use_id"] == call["id"]
-    assert str(machine.work) in json.dumps(result["content"])
+    assert "NEST-4711" in json.dumps(result["content"])
 
 
-def test_a_session_goes_to_the_other_agent_and_back_with_all_that_was_said(machine: Machine) -> None:
-    uid = begun(machine, "claude")
-    there = written(machine, uid, "codex")
+def test_a_session_goes_to_the_other_agent_and_back_with_all_that_was_said(native: Callable[[str], Machine]) -> None:
+    machine = native("claude")
+    there = written(machine, uid_of(machine), "codex")
     gone_on(machine, "codex", there["native_id"])
     machine.ask("ingest")
     listed = json.loads(machine.ask("list --json"))["sessions"]
@@ -98,24 +96,24 @@ def test_a_session_goes_to_the_other_agent_and_back_with_all_that_was_said(machi
     assert sent.count("In the burrow.") == 1
 
 
-@pytest.mark.parametrize(("agent", "target"), [("claude", "claude"), ("claude", "codex")])
-def test_a_log_up_to_a_record_holds_nothing_behind_it(machine: Machine, agent: str, target: str) -> None:
-    uid = begun(machine, agent)
-    native_id = json.loads(machine.ask("list --json"))["sessions"][0]["native_id"]
-    gone_on(machine, agent, native_id, "Forget-the-heron-99.")
+def test_a_log_up_to_a_record_holds_nothing_behind_it(native: Callable[[str], Machine]) -> None:
+    machine = native("claude")
+    uid = uid_of(machine)
+    gone_on(machine, "claude", json.loads(machine.ask("list --json"))["sessions"][0]["native_id"], FORGET)
     machine.ask("ingest")
     turns = json.loads(machine.ask(f"tree {uid} --json"))["turns"]
-    log = written(machine, uid, target, f"--at @{turns[0]['last_seq']}")
-    request = gone_on(machine, target, log["native_id"])
-    assert typed(request, FIRST, NEXT, "Forget-the-heron-99.") == [FIRST, NEXT]
-    assert "Forget-the-heron-99" not in json.dumps(request)
-    assert log["report"]["left_out"] > 0
+    for target in AGENTS:
+        log = written(machine, uid, target, f"--at @{turns[0]['last_seq']}")
+        request = gone_on(machine, target, log["native_id"])
+        assert typed(request, FIRST, NEXT, FORGET) == [FIRST, NEXT], target
+        assert FORGET.removesuffix(".") not in json.dumps(request), target
+        assert log["report"]["left_out"] > 0, target
 
 
-def test_another_branch_is_not_in_the_log(machine: Machine) -> None:
+def test_another_branch_is_not_in_the_log(ran: Callable[[str], Machine]) -> None:
     """Two branches of a session of our own runs."""
     agent = "codex"
-    machine.do_ours(f"run -a {agent} --permissions all '{FIRST}'", ANSWER)
+    machine = ran(agent)
     machine.do_ours(f"run -a {agent} --permissions all 'Forget-the-heron-99.'", {"text": "Forgotten-77."})
     turns = json.loads(machine.ask("tree --json"))["turns"]
     machine.do_ours(f"run -a {agent} --permissions all @{turns[0]['last_seq']} 'And the fox?'", {"text": "Den."})
@@ -139,36 +137,41 @@ def resumed(machine: Machine, agent: str, options: str) -> dict[str, Any]:
         at = options.partition("--at ")[2].split(" ")[0]
         up_to = f"--at {at}" if at else ""
         machine.ask(f"export -S {asked['uid']} --format codex {up_to} --write")
-        machine.do(GOES_ON["codex"].format(NEXT, asked["native_id"]), HELLO)
+        machine.do(goes_on("codex", asked["native_id"]), HELLO)
     (request,) = machine.asked()[before:]
     return request
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_resume_hands_a_session_of_our_own_runs_to_its_agents_client(machine: Machine, agent: str) -> None:
-    machine.do_ours(f"run -a {agent} --permissions all '{FIRST}'", ANSWER)
-    assert typed(resumed(machine, agent, "S1"), FIRST, NEXT) == [FIRST, NEXT]
+def test_resume_hands_a_session_of_our_own_runs_to_its_agents_client(ran: Callable[[str], Machine], agent: str) -> None:
+    assert typed(resumed(ran(agent), agent, "S1"), FIRST, NEXT) == [FIRST, NEXT]
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_resume_hands_a_session_to_another_agents_client(machine: Machine, agent: str) -> None:
-    uid = begun(machine, agent)
+def test_resume_hands_a_session_to_another_agents_client(native: Callable[[str], Machine], agent: str) -> None:
+    machine = native(agent)
+    uid = uid_of(machine)
     assert typed(resumed(machine, OTHER[agent], f"{uid} --agent {OTHER[agent]}"), FIRST, NEXT) == [FIRST, NEXT]
 
 
-def test_a_running_client_of_the_target_is_no_obstacle(machine: Machine) -> None:
-    uid = begun(machine, "claude")
-    other = "echo 'Wait.' | codex exec --skip-git-repo-check - > /dev/null 2>&1 &"
-    done = machine.do(
-        f"{other} P=$!; sleep 2; $B export -S {uid} --format codex --write --json; kill -0 $P; wait",
-        {"text": "Waited.", "delay": 5},
-    )
-    request = gone_on(machine, "codex", json.loads(done)["native_id"])
+def test_a_running_client_of_the_target_is_no_obstacle(native: Callable[[str], Machine]) -> None:
+    machine = native("claude")
+    uid = uid_of(machine)
+    busy, go = machine.root / "busy", machine.root / "go"
+    waiting = shell("codex", f"touch {busy}; until [ -e {go} ]; do sleep 0.02; done")
+    other = machine.start(NATIVE["codex"].format("Wait.", ""), [{"tools": [waiting]}, {"text": "Waited."}])
+    until(busy.exists)
+    log = written(machine, uid, "codex")
+    assert other.poll() is None
+    go.touch()
+    machine.end(other)
+    request = gone_on(machine, "codex", log["native_id"])
     assert typed(request, FIRST, NEXT) == [FIRST, NEXT]
 
 
-def test_what_was_written_is_taken_back_with_its_row(machine: Machine) -> None:
-    uid = begun(machine, "claude")
+def test_what_was_written_is_taken_back_with_its_row(native: Callable[[str], Machine]) -> None:
+    machine = native("claude")
+    uid = uid_of(machine)
     machine.do("echo 'Hello.' | codex exec --skip-git-repo-check - > /dev/null 2>&1")
     database = machine.root / "home/.codex/state_5.sqlite"
 
@@ -203,7 +206,7 @@ def test_whatever_a_recorded_session_holds_makes_requests_that_a_service_takes(m
     listed = json.loads(machine.ask("list --all --json"))["sessions"]
     logs = [written(machine, each["uid"], OTHER[agent], f"--cwd {machine.work}") for each in listed]
     assert len(logs) == len(listed) == len(SAMPLE[agent])
-    lines = [GOES_ON[OTHER[agent]].format(NEXT, each["native_id"]) for each in logs]
+    lines = [goes_on(OTHER[agent], each["native_id"]) for each in logs]
     before = len(machine.asked())
     machine.do("\n".join(lines), {"text": "Done."})
     requests = machine.asked()[before:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import cycle
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from backstory.runs.runner import Runner
 from backstory.runs.spool import SPOOLS, Run, Spool
 from backstory.store import Store, open_store
 from tests.support.clock import NOW
+from tests.support.counts import examples
 from tests.support.machines import kept, looked_up, sha256
 from tests.support.reading import case_name, cases, log_of
 from tests.support.streaming import STREAMS
@@ -161,23 +163,18 @@ def test_extremes_in_every_number_and_time_of_every_log(tmp_path: Path, agent: s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("extreme", NUMBERS)
-def test_the_same_extreme_in_every_number(tmp_path: Path, extreme: str) -> None:
+@pytest.mark.parametrize(("number", "time"), [*zip(NUMBERS, cycle(TIMES), strict=False)])
+def test_the_same_extreme_in_every_number_and_another_in_every_time(tmp_path: Path, number: str, time: str) -> None:
     chosen = [case for case in cases() if case_name(case).endswith("/tools") or case.parent.name == "ah"]
-    with read_all(tmp_path, chosen, lambda extremes: extreme if extremes == NUMBERS else None) as store:
+    with read_all(tmp_path, chosen, lambda extremes: number if extremes == NUMBERS else time) as store:
         look_at(store)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("extreme", TIMES)
-def test_the_same_extreme_in_every_time(tmp_path: Path, extreme: str) -> None:
-    chosen = [case for case in cases() if case_name(case).endswith("/tools") or case.parent.name == "ah"]
-    with read_all(tmp_path, chosen, lambda extremes: extreme if extremes == TIMES else None) as store:
-        look_at(store)
-
-
-@pytest.mark.slow
-@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(20), deadline=None, derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)  # fmt: skip
 @given(
     chosen=st.lists(st.sampled_from(cases()), min_size=1, max_size=4, unique=True),
     seed=st.integers(0, 2**32),
@@ -191,7 +188,10 @@ def test_extremes_here_and_there(
 
 
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(20), deadline=None, derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)  # fmt: skip
 @given(
     stream=st.sampled_from(sorted(STREAMS.glob("*/*.jsonl"))),
     seed=st.integers(0, 2**32),

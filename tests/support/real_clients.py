@@ -19,7 +19,7 @@ from backstory.store import Store, open_store
 from tests.support import forked
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 CLIENTS = Path(os.environ.get("BACKSTORY_CLIENTS") or Path.home() / ".cache" / "backstory-clients")
 PROGRAMS = {
@@ -41,6 +41,15 @@ del sys.path[0]
 real_clients.serve()
 """
 WAIT_S = 120
+FIRST = "Where does the heron nest?"
+ANSWER: dict[str, Any] = {"text": "In-the-reeds-1181.", "usage": {"input": 1200, "output": 17}}
+NATIVE = {
+    "claude": "echo '{0}' | claude {1} -p --permission-mode bypassPermissions > /dev/null 2>&1",
+    "codex": "echo '{0}' | codex exec {1} --skip-git-repo-check - > /dev/null 2>&1",
+}
+"""A prompt for a client itself, with options."""
+RESUMED = {"claude": "--resume {0}", "codex": "resume {0}"}
+"""The options by which it goes on with a session."""
 HELLO: dict[str, Any] = {"text": "Hello from the stub.", "usage": {"input": 1200, "output": 34}}
 CODEX_CONFIG = """
 model = "gpt-5.5"
@@ -64,15 +73,18 @@ stream_max_retries = 1
 
 
 OVER = f"""
-    is_on() {{
+    exec {{nobody}}<> <(:)
+    waited() {{
         for exe in $(find /proc/[0-9]*/exe -maxdepth 0 -lname '{CLIENTS.resolve()}/*' 2>/dev/null); do
-            grep -qs "BACKSTORY_HOME=$BACKSTORY_HOME" ${{exe%exe}}environ && return
+            grep -qs "BACKSTORY_HOME=$BACKSTORY_HOME" ${{exe%exe}}environ || continue
+            while [ -e $exe ]; do read -rt 0.02 -u $nobody; done
+            return 0
         done
         return 1
     }}
-    while is_on; do sleep 0.05; done
+    while waited; do :; done
 """
-"""Waits until the agents that were started have ended; `ps` would import everything for each look."""
+"""Waits until the agents that were started have ended, and starts no process for each look."""
 
 
 @cache
@@ -235,6 +247,19 @@ class Machine:
                 continue
         return found
 
+    def keep(self) -> None:
+        """Note all that there is on it, to be put back."""
+        subprocess.run(["cp", "-a", str(self.root), str(self._kept)], check=True)
+
+    def put_back(self) -> None:
+        """Have it be as it was when it was noted."""
+        shutil.rmtree(self.root)
+        subprocess.run(["cp", "-a", str(self._kept), str(self.root)], check=True)
+
+    @property
+    def _kept(self) -> Path:
+        return self.root.with_name(f"{self.root.name}-kept")
+
     def switch_off(self) -> None:
         """End what a failed test has left running."""
         for pid in self.processes():
@@ -242,6 +267,7 @@ class Machine:
                 os.kill(pid, signal.SIGKILL)
         for process in self.started:
             process.communicate(timeout=WAIT_S)
+        self.started.clear()
 
     def check(self) -> None:
         """What must hold after every run, however it ended: nothing is hurt, left over, or still running."""
@@ -249,6 +275,12 @@ class Machine:
         assert self.home_store.verify().problems == []
         assert self.spools() == []
         assert self.processes() == {}
+
+
+if TYPE_CHECKING:
+    Done = Callable[[Machine, str], None]
+    """What is done on a machine with an agent."""
+    DoneOnce = Callable[[Done, str], Machine]
 
 
 class Ran:
@@ -265,6 +297,18 @@ class Ran:
     def of(self, kind: str) -> list[Any]:
         """Its events of one kind."""
         return [event for event in self.events if event.kind == kind]
+
+
+def begin_natively(machine: Machine, agent: str) -> None:
+    """A session of a client itself, in which its shell was called, and which was read."""
+    call = {"text": "I look.", "tools": [shell(agent, "echo nest-4711 | tr a-z A-Z")]}
+    machine.do(NATIVE[agent].format(FIRST, ""), call, ANSWER)
+    machine.ask("ingest")
+
+
+def begin_by_run(machine: Machine, agent: str) -> None:
+    """A session of ours, begun by a run of an agent."""
+    machine.do_ours(f"run -a {agent} --permissions all '{FIRST}'", ANSWER)
 
 
 def shell(agent: str, command: str) -> dict[str, Any]:
