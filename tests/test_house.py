@@ -99,19 +99,21 @@ ROOMS = {
     "runs": Budget(3_365, 14, "a run from its prompt to its stored end, and the reasons for its order"),
     "search": Budget(785, 3, "hits with their excerpts, and the words that near ones have, names of files"),
     "store": Budget(
-        14_880,
+        14_890,
         55,
         "the file, or one that takes its place, a reader a thread, its tables, chunks made of another log's, stores of "
         "before in memory, one filter; texts of files and of sections; what people set in contexts; "
-        "around a record; another store beside it; a look that changes nothing, outlines without content, words",
+        "around a record; another store beside it; a look that changes nothing, outlines without content, words; a "
+        "short WAL",
     ),
     "workspace": Budget(
-        17_155,
+        17_175,
         87,
         "history of other machines; what faces ask, outlines in columns, blocks that faces draw, the fields of every "
         "question, pages with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed; "
         "contexts; ended runs that are not stored; a reader for others; images in records, subagents by their calls; "
-        "what is pruned, who holds copies of it, where that is said; a check-up: its findings, what mends them",
+        "what is pruned, who holds copies of it, where that is said; a check-up: its findings, what mends them; "
+        "the room of a conversion",
     ),
     "sync": Budget(
         4_085,

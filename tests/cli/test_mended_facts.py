@@ -6,9 +6,10 @@ Each file of the golden stores that is named here is a home store with such a fa
 from __future__ import annotations
 
 import re
+import shutil
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 import pytest
@@ -23,6 +24,12 @@ pytestmark = pytest.mark.slow
 
 GOLDEN = Path(__file__).parent.parent / "store" / "golden"
 SAID = "An earlier version counted what is here, so sums may be other ones"
+
+
+class Usage(NamedTuple):
+    """Of a disk, as ``shutil.disk_usage`` says it."""
+
+    free: int
 
 
 FAULTS: dict[str, tuple[list[Any], list[Any]]] = {
@@ -62,6 +69,19 @@ def test_what_an_earlier_version_counted_wrongly_is_right_after_the_next_ingest(
     assert "An earlier version counted what is here. 1 session to convert: about 1 s" in converts and done, told
     assert turns(home) == after
     assert "counted by the rules" not in home("ingest").err
+
+
+def test_without_room_nothing_is_converted_and_that_is_said(bare: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, (before, after) = home_of(bare, "zero-after-a-copied-past"), FAULTS["zero-after-a-copied-past"]
+    room = 3 * home.store.stat().st_size
+    with monkeypatch.context() as changed:
+        changed.setattr(shutil, "disk_usage", lambda _: Usage(room - 1))
+        told = home("ingest")
+    assert (told.code, "Nothing of it is converted: the disk has " in told.err) == (0, True), told
+    assert turns(home) == before
+    assert SAID in home("stats").err
+    assert "1 session is counted by the rules of this version now" in home("ingest").err
+    assert turns(home) == after
 
 
 @pytest.mark.parametrize(

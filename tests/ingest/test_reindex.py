@@ -15,9 +15,9 @@ import pytest
 
 from backstory.agents.claude import tools
 from backstory.exchange import replication
-from backstory.ingest.reindex import reindex
+from backstory.ingest.reindex import BULK_SESSIONS, reindex
 from backstory.store import open_store
-from backstory.store.intake import derived_tables, rederiving
+from backstory.store.intake import derived_tables, ingesting, rederiving
 from tests.support import make_golden
 from tests.support.clock import NOW
 from tests.support.machines import (
@@ -52,6 +52,21 @@ def tampered(machine: Machine, *statements: str) -> None:
     with closing(apsw.Connection(str(machine.store_path))) as db:
         for statement in statements:
             db.execute(statement)
+
+
+def test_the_wal_stays_short_beside_its_file_while_all_is_derived_again(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ingesting, "WAL_PAGES", 10)
+    for number in range(BULK_SESSIONS):
+        machine.write(claude_log(f"s{number}"), lines(*conversation(40, 1_000 * number)))
+    machine.read("claude")
+    machine.store.close()
+    wal, lengths = machine.store_path.with_name(f"{machine.store_path.name}-wal"), list[int]()
+    done = reindex(machine.store, now=NOW, progress=lambda *_: lengths.append(wal.stat().st_size))
+    assert done.sessions == BULK_SESSIONS
+    # With what one session changes, where it would be more than the file.
+    assert max(lengths) < machine.store_path.stat().st_size / 2
 
 
 @pytest.mark.parametrize("events_too", [False, True])

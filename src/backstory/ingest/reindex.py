@@ -64,7 +64,7 @@ def reindex(
     todo = maintenance.sessions_to_derive(store, only_stale=only_stale)
     if not only_stale and todo:
         store.change(maintenance.begin_reindex)
-    with ingesting.bulk(store, is_bulk=len(todo) >= BULK_SESSIONS):
+    with ingesting.bulk(store, is_bulk=len(todo) >= BULK_SESSIONS, is_rewriting=True):
         for number, session_id in enumerate(todo, 1):
             if is_over():
                 done.left = len(todo) - number + 1

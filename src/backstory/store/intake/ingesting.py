@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from backstory import errors
 from backstory.lazy import lazy_module
 from backstory.store.database import BULK_CRISIS_MERGE, is_scattered, reset_index, set_index
-from backstory.store.file.maintenance import merge_index
+from backstory.store.file.maintenance import keep_wal_short, merge_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +27,7 @@ else:
 BULK_HASH_BYTES = 32 * 1024 * 1024
 BULK_WAL_PAGES = 8_192
 WAL_PAGES = 1_000
+WAL_PART = 4
 FREE_SHARE = 50
 """One page in so many may be free when an ingest is done."""
 
@@ -47,17 +48,20 @@ def settle_written(store: Database) -> None:
 
 
 @contextmanager
-def bulk(store: Database, *, is_bulk: bool = True) -> Iterator[None]:
+def bulk(store: Database, *, is_bulk: bool = True, is_rewriting: bool = False) -> Iterator[None]:
     """A block in which logs are written: a lot, with ``begin_bulk`` before it and ``end_bulk`` behind it, or not.
 
-    If the block fails the index gets its settings back, and is merged by those who write next.
+    ``is_rewriting``: what is there is written anew, so the WAL is kept short beside the file. If the block fails the
+    index gets its settings back, and is merged by those who write next.
     """
     if is_bulk:
-        begin_bulk(store)
+        begin_bulk(store, store.ask(_part_of_pages) if is_rewriting else BULK_WAL_PAGES)
     try:
         yield
         if store.ask_or(False, titles.are_due):
             store.change(titles.assign)
+        if is_bulk and is_rewriting:
+            keep_wal_short(store)
         if is_bulk:
             end_bulk(store)
         elif store.has_written and store.ask(_has_many_free_pages):
@@ -70,10 +74,10 @@ def bulk(store: Database, *, is_bulk: bool = True) -> Iterator[None]:
         raise
 
 
-def begin_bulk(store: Database) -> None:
+def begin_bulk(store: Database, wal_pages: int = BULK_WAL_PAGES) -> None:
     """Put off merging the index, and emptying the WAL, while a lot is written; ``end_bulk`` does both once."""
     store.write(lambda db: set_index(db, automerge=0, crisismerge=BULK_CRISIS_MERGE, hashsize=BULK_HASH_BYTES))
-    store.writer().wal_autocheckpoint(BULK_WAL_PAGES)
+    store.writer().wal_autocheckpoint(wal_pages)
 
 
 def end_bulk(store: Database) -> None:
@@ -87,6 +91,11 @@ def end_bulk(store: Database) -> None:
 def _leave_bulk(store: Database) -> None:
     store.writer().wal_autocheckpoint(WAL_PAGES)
     store.write(reset_index)
+
+
+def _part_of_pages(db: apsw.Connection) -> int:
+    """The pages of a WAL that is short beside its file."""
+    return max(WAL_PAGES, min(int(db.pragma("page_count")) // WAL_PART, BULK_WAL_PAGES))
 
 
 def _has_many_free_pages(db: apsw.Connection) -> bool:

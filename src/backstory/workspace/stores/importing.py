@@ -6,6 +6,7 @@ returns a context manager, which receives how much is done and how much there is
 
 from __future__ import annotations
 
+import shutil
 import time
 from contextlib import nullcontext, suppress
 from functools import partial
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backstory.ask import cost_bounds
+from backstory.bounds import size
 from backstory.derive.projects import Repository
 from backstory.errors import REASON_CHARS_MAX, BackstoryError, GitFailed, NoGit, in_words
 from backstory.exchange import replication
@@ -30,7 +32,14 @@ from backstory.projects.registry import Verdict
 from backstory.store.intake import ingesting
 from backstory.store.tables import sessions
 from backstory.workspace.runs.running import count_context
-from backstory.workspace.stores.up_to_date import HOME_OFF, MORE, chosen_agents, conversion, soon_deleted
+from backstory.workspace.stores.up_to_date import (
+    HOME_OFF,
+    MORE,
+    chosen_agents,
+    conversion,
+    conversion_room,
+    soon_deleted,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -196,8 +205,11 @@ def _derive_stale(
     workspace: Place, report: Callable[[str], None], progress: Progress, is_over: Callable[[], bool] = lambda: False
 ) -> list[FailedSession]:
     """Derive again what an earlier version derived, here and in this project's store, if it is ours."""
-    if what := conversion(workspace.home_store):
+    if what := conversion(home := workspace.home_store):
         report(f"An earlier version counted what is here. {what}.")
+        if (free := shutil.disk_usage(home.path.parent).free) < conversion_room(home):
+            report(f"Nothing of it is converted: the disk has {size(free)} left. Free some space, then: {MORE}")
+            return []
     done = derive_all(workspace, progress, only_stale=True, is_over=is_over)
     if done.sessions:
         count = "1 session is" if done.sessions == 1 else f"{done.sessions:,} sessions are"

@@ -49,8 +49,9 @@ LOOK_S = 0.5
 MORE = "backstory ingest"
 CONVERTED_BYTES_S = 12 * 1024 * 1024
 """Bytes of logs that are derived again in a second, on a machine of today."""
-ROOM_TIMES = 3
-"""The most room that this takes meanwhile, in sizes of the store: the pages that change are written twice."""
+ROOM_TIMES, SMALL_ROOM_TIMES, SMALL_ROOM = 1.5, 3, 16 * 1024 * 1024
+"""The most room that this takes meanwhile, in sizes of the store: pages that change are written twice. Of a small store
+all of them may, up to so many bytes."""
 COUNTED_EARLIER = "An earlier version counted what is here, so sums may be other ones"
 OUTDATED = f"{COUNTED_EARLIER}, and new logs are not looked for: {MORE}"
 UNDER_WAY = f"New logs are not looked for while an ingest goes on, or after one was stopped: {MORE}"
@@ -116,9 +117,15 @@ def conversion(store: Store) -> str:
     sessions, logs = store.ask_or((0, 0), rederiving.left)
     if not sessions:
         return ""
-    seconds, room = max(round(logs / CONVERTED_BYTES_S), 1), ROOM_TIMES * store.path.stat().st_size
+    seconds, room = max(round(logs / CONVERTED_BYTES_S), 1), conversion_room(store)
     time_ = f"{seconds} s" if seconds < 100 else f"{round(seconds / 60)} min"
     return f"{counted(sessions, 'session')} to convert: about {time_}, and up to {size(room)} of room meanwhile"
+
+
+def conversion_room(store: Store) -> int:
+    """Return the most bytes that a conversion may take on the disk of a store meanwhile."""
+    length = store.path.stat().st_size
+    return int(max(ROOM_TIMES * length, min(SMALL_ROOM_TIMES * length, SMALL_ROOM)))
 
 
 def is_on(workspace: Place) -> bool:
