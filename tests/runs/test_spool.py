@@ -44,6 +44,8 @@ echo '{"type":"result","subtype":"success","duration_ms":5}'
 """
 TURN = ids.new_uid(NOW, os.getpid().to_bytes(10, "big"))
 """Agents are known by it, also to tests that run at once in other processes."""
+EACH_CUT = 9
+"""A power cut comes after every so many changes of the disk, which were 233."""
 
 
 @pytest.fixture
@@ -110,6 +112,27 @@ def test_a_spool_is_removed_when_the_store_that_owns_the_run_has_it_on_the_disk(
     laid_out(left[0], tmp_path / "after")
     with open_store(tmp_path / "after" / owner.name, now=lambda: NOW) as after:
         assert [(turn.prompt, turn.outcome) for turn in after.turns(after.sessions()[0])] == [("go", "completed")]
+
+
+def test_a_power_cut_while_the_home_store_takes_a_run_leaves_it_whole_and_the_run_is_copied_again(
+    home: Path, agent: Path, tmp_path: Path
+) -> None:
+    home_path, owner = home / "store.db", tmp_path / "sessions.bks"
+    with losing_power(home_path) as power:
+        home_store, store = open_store(home_path, shared=True, now=lambda: NOW), open_store(owner, now=lambda: NOW)
+        prompt_run(home, home_store, store, agent)
+        home_store.close()
+        store.close()
+    lacked, images = 0, [image for _, image in power.cuts[::EACH_CUT]]
+    for number, image in enumerate(images):
+        laid_out(image, tmp_path / f"{number}")
+        with open_store(tmp_path / f"{number}" / "store.db", shared=True, now=lambda: NOW) as after, store:
+            lacked += not after.uids()
+            replication.pull_sessions(after, store)
+            assert after.verify().problems == []
+            (session,) = after.sessions()
+            assert [(turn.prompt, turn.outcome) for turn in after.turns(session)] == [("go", "completed")]
+    assert 0 < lacked < len(images)
 
 
 def test_a_spool_that_is_removed_by_half_still_says_whose_it_was(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
