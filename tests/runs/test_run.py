@@ -20,6 +20,7 @@ import pytest
 from backstory.conversation.context import CLOSE, OPEN
 from backstory.export.full_form import FullForms
 from backstory.runs.spool import Spool
+from backstory.runs.stopping import INTERRUPTS_MAX, Stopping
 from backstory.store import open_store
 from tests.support.running import DEADLINE_S, GOOD, is_alive, start_and_leave, the_agents_own_log, until, until_over
 
@@ -581,6 +582,32 @@ def test_impatience_is_still_a_cancellation(bench: Bench) -> None:
     process.communicate()
     bench.run("next", GOOD)
     assert [turn.outcome for turn in bench.store.turns(1)] == ["cancelled", "completed"]
+
+
+class Interrupted(Spool):
+    """A spool that notes what is done to its agent; while that is asked to stop, more interrupts come."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def cancel(self, why: str = "") -> None:
+        self.done.append(f"cancel{why}")
+        for _ in range(INTERRUPTS_MAX):
+            signal.raise_signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        self.done.append("kill")
+
+
+def test_impatience_ends_us_only_after_the_agent_was_killed() -> None:
+    spool = Interrupted()
+    with Stopping(spool, 0):
+        signal.raise_signal(signal.SIGINT)
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        assert spool.done == ["cancel", "kill"]
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
 
 
 def test_a_prompt_that_is_not_text_is_refused_and_makes_nothing(bench: Bench) -> None:

@@ -61,7 +61,7 @@ class Stopping:
         self._last_word = self._last_look = time.monotonic()
         self._asked: float | None = None
         self._interrupts = 0
-        self._is_stopping = False
+        self._is_stopping = self._is_killed = False
         self._before: Any = None
 
     def __enter__(self) -> Stopping:
@@ -81,7 +81,8 @@ class Stopping:
         if self._is_stopping:
             # The previous signal is still being handled: killing an agent must not be interrupted.
             return
-        if self._interrupts > INTERRUPTS_MAX:
+        # Those that came while the first was handled are counted, and have killed nothing.
+        if self._interrupts > INTERRUPTS_MAX and self._is_killed:
             raise KeyboardInterrupt
         self._is_stopping = True
         try:
@@ -116,6 +117,7 @@ class Stopping:
         """Interrupt it; the second time, kill it."""
         if self._asked is not None:
             self._spool.kill()
+            self._is_killed = True
             return
         self._asked = now
         self._spool.cancel(why)
