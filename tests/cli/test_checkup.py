@@ -47,7 +47,7 @@ def found(shell: Shell, **environ: str) -> dict[str, dict[str, Any]]:
 
 def typed(shell: Shell, line: str, **environ: str) -> Done:
     """A command that was printed, typed as it is."""
-    from tests.support.shell import Done
+    from tests.support.shell import Done, words_of
 
     bin_ = shell.home / "bin"
     bin_.mkdir(exist_ok=True)
@@ -56,6 +56,9 @@ def typed(shell: Shell, line: str, **environ: str) -> Done:
     for each in bin_.iterdir():
         each.chmod(0o755)
     path = f"{bin_}:{shell.environ['PATH']}"
+    words = words_of(line)
+    if words is not None:
+        return shell(*words, **environ | {"PATH": path})
     done = subprocess.run(
         ["sh", "-c", line], cwd=shell.cwd, env=shell.environ | environ | {"PATH": path}, capture_output=True, text=True,
         check=False,

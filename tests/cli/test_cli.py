@@ -28,6 +28,7 @@ from backstory.cli.views.call_view import SHOWN_CHARS_MAX
 from backstory.config import SETTINGS
 from backstory.search.query import find
 from backstory.store import Filter, open_store
+from tests.support import shell as shells
 from tests.support.counts import examples
 from tests.support.machines import ORIGINAL_ID, PARENT_ID, SMALL, case, claude_line, claude_log, lines, place, sha256
 
@@ -890,18 +891,9 @@ def test_there_is_no_colour_where_nobody_looks(read_once: Shell, command: tuple[
 
 
 def on_a_terminal(shell: Shell, *command: str, **environ: str) -> bytes:
-    ours, theirs = pty.openpty()
-    done = subprocess.Popen(
-        [sys.executable, "-m", "backstory", *command], stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL,
-        cwd=shell.cwd, env=shell.environ | {"TERM": "xterm", "PAGER": "cat"} | environ,
-    )  # fmt: skip
-    os.close(theirs)
-    seen = b""
-    with contextlib.suppress(OSError):
-        while block := os.read(ours, 65536):
-            seen += block
-    os.close(ours)
-    assert done.wait(timeout=ENDS_S) == 0
+    variables = shell.environ | {"TERM": "xterm", "PAGER": "cat"} | environ
+    code, seen = shells.on_a_terminal(command, shell.cwd, variables)
+    assert code == 0
     return seen
 
 

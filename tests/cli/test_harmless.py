@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import shutil
 import subprocess
 import sys
 import unicodedata
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +21,7 @@ from hypothesis import strategies as st
 from backstory.cli import COMMANDS, cli, output
 from backstory.derive import harmless
 from backstory.derive.harmless import clean, clean_json
-from tests.support import agent
+from tests.support import agent, shell
 from tests.support.every import every
 from tests.support.machines import CLAUDE_FOLDER
 
@@ -172,6 +170,10 @@ class Hostile:
         os.mkfifo(folder / f"pipe {EVIL_NAME}.jsonl")
 
     def __call__(self, *words: str, expect: int | None = None) -> subprocess.CompletedProcess[str]:
+        if words[0] in shell.INSIDE and not shell.is_long():
+            said = shell.in_this_process(words, "", self.project, self.environ, "surrogateescape")
+            assert expect in (None, said.code), said.err
+            return subprocess.CompletedProcess(words, said.code, said.out, said.err)
         done = subprocess.run(
             [sys.executable, "-m", "backstory", *words], cwd=self.project, env=self.environ, capture_output=True,
             stdin=subprocess.DEVNULL, timeout=DEADLINE_S,
@@ -184,21 +186,8 @@ class Hostile:
 
     def on_a_terminal(self, *words: str) -> str:
         """What reaches a terminal at which somebody answers every question with no."""
-        ours, theirs = pty.openpty()
-        process = subprocess.Popen(
-            [sys.executable, "-m", "backstory", *words], cwd=self.project, env=self.environ, stdin=theirs,
-            stdout=theirs, stderr=theirs, start_new_session=True,
-        )  # fmt: skip
-        os.close(theirs)
-        os.write(ours, b"n\n")
-        came = []
-        # Linux says EIO when the last writer has closed a terminal.
-        with suppress(OSError):
-            while data := os.read(ours, 65536):
-                came.append(data)
-        os.close(ours)
-        process.wait(timeout=DEADLINE_S)
-        return b"".join(came).decode("utf-8", "surrogateescape")
+        _, shown = shell.on_a_terminal(words, self.project, self.environ, typed=b"n\n")
+        return shown.decode("utf-8", "surrogateescape")
 
     def sessions(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads(self("list", "--all", "--json").stdout)["sessions"]

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import pty
 import re
 import signal
-import struct
 import subprocess
 import sys
-import termios
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from backstory.cli.output import columns
+from tests.support import shell
 from tests.support.bench import Bench
 from tests.support.going import DEADLINE_S, Going, delta, states, until
 from tests.support.terminal import Terminal
@@ -61,20 +57,9 @@ def on_a_terminal(
     **environ: str,
 ) -> str:
     """What a terminal of so many columns is sent, stdout and stderr alike."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, width, 0, 0))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "backstory", *words], cwd=bench.project, stdin=subprocess.DEVNULL,
-        stdout=theirs, stderr=theirs, env=bench.environ(list(script)) | {"TERM": "xterm-256color"} | environ,
-    )  # fmt: skip
-    os.close(theirs)
-    seen = b""
-    with suppress(OSError):
-        while block := os.read(ours, 65536):
-            seen += block
-    os.close(ours)
-    process.wait(timeout=DEADLINE_S)
-    return seen.decode().replace("\r\n", "\n")
+    variables = bench.environ(list(script)) | {"TERM": "xterm-256color"} | environ
+    _, sent = shell.on_a_terminal(words, bench.project, variables, columns=width, rows=ROWS)
+    return sent.decode().replace("\r\n", "\n")
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])

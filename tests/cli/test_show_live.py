@@ -175,7 +175,8 @@ def test_an_agent_that_never_stops_talking_is_shown_all_the_same(bench: Bench) -
     assert process.stdout.readline() == "and on\n"
     # Nobody reads what backstory prints, so only the agent goes on.
     assert "still running" in shown(bench).splitlines()[-1]
-    bench.backstory("cancel", "S1")
+    # To print and to store all that it said would take longer than all other tests here. Both are ended with the test.
+    process.kill()
     process.communicate(timeout=DEADLINE_S)
 
 

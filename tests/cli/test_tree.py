@@ -9,7 +9,7 @@ import pytest
 
 from backstory.model import AssistantText, Tool, ToolCall, ToolResult, UserMessage
 from backstory.store import Store, open_store
-from tests.support.bench import Bench
+from tests.support.bench import Bench, MadeOnce
 from tests.support.running import the_agents_own_log, until
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
-@pytest.fixture
-def forked(bench: Bench) -> Bench:
-    """S1: @1 first, @2 one; @3 second, @4 ls, @5 its result, @6 two; from @2: @7 third, @8 three, where it goes on."""
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
+    bench = Bench(tmp_path_factory.mktemp("forked"))
     store = bench.store
     session = store.create_session(worktree=bench.project)
     say(store, session.id, "first", "one")
@@ -43,8 +43,13 @@ def forked(bench: Bench) -> Bench:
     store.checkout(session, store.place(session, 2).point)
     say(store, session.id, "third", "three")
     store.close()
-    bench.note_store()
-    return bench
+    return MadeOnce(bench)
+
+
+@pytest.fixture
+def forked(made_once: MadeOnce) -> Bench:
+    """S1: @1 first, @2 one; @3 second, @4 ls, @5 its result, @6 two; from @2: @7 third, @8 three, where it goes on."""
+    return made_once.anew_and_noted()
 
 
 def say(store: Store, session: int, prompt: str, answer: str) -> None:

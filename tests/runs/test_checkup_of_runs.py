@@ -15,6 +15,7 @@ from backstory.runs.spool import SPOOLS
 from backstory.store.tables.queue import Queue
 from tests.support.forked import COMMAND
 from tests.support.going import GOOD, Going, states, until
+from tests.support.shell import words_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,9 +38,10 @@ def typed(bench: Bench, line: str) -> None:
     own = bench.bin / "backstory"
     own.write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
     own.chmod(0o755)
-    done = subprocess.run(
+    words = words_of(line)
+    done = bench.backstory(*words, script=[GOOD], cwd=bench.root) if words is not None else subprocess.run(
         ["sh", "-c", line], cwd=bench.root, env=bench.environ([GOOD]), capture_output=True, text=True, check=False
-    )
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
 
 

@@ -21,7 +21,7 @@ from backstory.runs.spool import Run, Spool
 from backstory.runs.stream import SpooledRun, append_run
 from backstory.store import Session, Store, open_store
 from backstory.store.intake import run_facts
-from tests.support.bench import Bench
+from tests.support.bench import Bench, MadeOnce
 from tests.support.clock import NOW
 from tests.support.machines import Machine
 from tests.support.own_log import give_facts, native_id, own_log
@@ -50,10 +50,16 @@ def shown(store: Store) -> list[Session]:
     return store.sessions()
 
 
-@pytest.fixture
-def ran(bench: Bench) -> Bench:
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
+    bench = Bench(tmp_path_factory.mktemp("ran"))
     bench.run("first", {"say": "the heron answer 0"}, GOOD)
-    return bench
+    return MadeOnce(bench)
+
+
+@pytest.fixture
+def ran(made_once: MadeOnce) -> Bench:
+    return made_once.anew_and_noted()
 
 
 def test_a_log_gone_on_with_by_hand_begins_with_a_copy_of_the_run(ran: Bench) -> None:

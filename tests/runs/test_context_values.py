@@ -10,21 +10,27 @@ import pytest
 
 from backstory.store import open_store
 from backstory.store.tables import decisions
+from tests.support.bench import Bench, MadeOnce
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.bench import Bench
 
 GOOD: dict[str, Any] = {"result": {"is_error": False}}
 VALUES = "select key, value from context_values order by key"
 KEY_CHARS, VALUE_BYTES, KEYS = 200, 64 * 1024, 64
 
 
-@pytest.fixture
-def ran(bench: Bench) -> Bench:
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
+    bench = Bench(tmp_path_factory.mktemp("ran"))
     assert bench.run("hello", {"say": "hi"}, GOOD).returncode == 0
-    return bench
+    return MadeOnce(bench)
+
+
+@pytest.fixture
+def ran(made_once: MadeOnce) -> Bench:
+    return made_once.anew_and_noted()
 
 
 def done(bench: Bench, *words: str, code: int = 0) -> str:

@@ -28,7 +28,7 @@ def session(store: Store) -> Session:
 
 
 def test_a_long_run_comes_in_several_pieces_and_is_whole(tmp_path: Path, store: Store, session: Session) -> None:
-    spool = spooled(tmp_path, session, megabytes=20)
+    spool = spooled(tmp_path, session, megabytes=7)
     assert write(store, told(spool)) > 2
     logs = {log.kind: log.id for log in store.logs(session)}
     assert b"".join(store.stream_log(logs["stream"])) == spool.stdout.read_bytes()
@@ -46,13 +46,13 @@ def test_a_long_run_comes_in_several_pieces_and_is_whole(tmp_path: Path, store: 
 def test_a_run_left_between_two_pieces_is_stored_anew(
     tmp_path: Path, store: Store, session: Session, written: int
 ) -> None:
-    spool = spooled(tmp_path, session, megabytes=20)
+    spool = spooled(tmp_path, session, megabytes=7)
     assert write(store, told(spool), at_most=written) == written
     assert stored(store, session).outcome is None
     append_run(told(spool), store)
     whole = open_store(tmp_path / "other.bks", now=lambda: NOW)
     again = whole.create_session()
-    append_run(told(spooled(tmp_path / "other", again, megabytes=20)), whole)
+    append_run(told(spooled(tmp_path / "other", again, megabytes=7)), whole)
     assert stored(store, session) == stored(whole, again)
     assert [(each.seq, each.kind) for each in store.events(session)] == [
         (each.seq, each.kind) for each in whole.events(again)
@@ -71,7 +71,7 @@ def test_a_run_that_is_stored_is_not_stored_again(tmp_path: Path, store: Store, 
 def test_records_across_the_border_of_two_pieces_are_found_again(
     tmp_path: Path, store: Store, session: Session
 ) -> None:
-    spool = spooled(tmp_path, session, megabytes=20)
+    spool = spooled(tmp_path, session, megabytes=7)
     append_run(told(spool), store)
     data = spool.stdout.read_bytes()
     across = [

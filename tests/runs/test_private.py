@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from backstory.store.private import make_folder
 from tests.support.bench import Bench
 from tests.support.running import GOOD
+from tests.support.shell import INSIDE
 
 pytestmark = pytest.mark.slow
 
@@ -23,21 +25,28 @@ def loose(root: Path) -> list[str]:
 
 @pytest.mark.parametrize("home", ["home", "not/there/yet"])
 def test_with_no_umask_at_all_nobody_else_can_look_into_what_we_make(bench: Bench, home: str) -> None:
-    def open_wide() -> None:
-        os.umask(0)
-
     environ: dict[str, str | None] = {"BACKSTORY_HOME": str(bench.root / home)}
     bench.home.chmod(0o700)
+    before = os.umask(0)
+    try:
+        make_everything(bench, environ)
+    finally:
+        os.umask(before)
+    made = [bench.root / home.partition("/")[0], *(bench.project / name for name in ("out", "ah", "copilot", "backup"))]
+    assert [loose(each) for each in (*made, bench.project / ".backstory")] == [[]] * 6
+
+
+def make_everything(bench: Bench, environ: dict[str, str | None]) -> None:
     for words in (
         ("run", "-a", "claude", "go"), ("followup", "--no-run", "-S", "S1", "later"),
         ("config", "set", "list.limit", "7"), ("restore", "--all", "--to", "out/of/here"),
         ("export", "S1", "--format", "ah", "-o", "ah/of/here"),
         ("export", "--all", "--format", "copilot", "-o", "copilot/of/here.db"), ("backup", "backup/of/here.db"),
     ):  # fmt: skip
-        done = bench.backstory(*words, script=[GOOD], environ=environ, limit=open_wide)
+        # A copy of a process would have the umask of that one.
+        own: dict[str, Any] = {} if words[0] in INSIDE else {"limit": lambda: os.umask(0)}
+        done = bench.backstory(*words, script=[GOOD], environ=environ, **own)
         assert done.returncode == 0, done.stderr
-    made = [bench.root / home.partition("/")[0], *(bench.project / name for name in ("out", "ah", "copilot", "backup"))]
-    assert [loose(each) for each in (*made, bench.project / ".backstory")] == [[]] * 6
 
 
 def test_a_folder_that_is_there_stays_as_it_is(tmp_path: Path) -> None:

@@ -181,17 +181,21 @@ FOLLOWUPS = range(5 if IS_LONG else 2)
 
 @pytest.mark.timeout(900)
 def test_followups_from_ten_processes_are_all_run_once_and_in_order(bench: Bench, busy: Busy) -> None:
-    command = f"{shlex.quote(sys.executable)} -m backstory followup --or-run"
-    processes = [
-        subprocess.Popen(
-            ["sh", "-c", "; ".join(f'{command} "{n}-{m}" || exit 1' for m in FOLLOWUPS)], text=True,
-            cwd=bench.project, env=bench.environ([GOOD]), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        )
-        for n in range(10)
-    ]  # fmt: skip
+    left = {n: [*FOLLOWUPS] for n in range(10)}
+    goes_on = {n: bench.start("followup", "--or-run", f"{n}-{each.pop(0)}", script=[GOOD]) for n, each in left.items()}
     busy.end()
-    ended = [(process.communicate(timeout=DEADLINE_S * 4)[1], process.returncode) for process in processes]
-    assert [err for err, code in ended if code] == []
+
+    def all_are_over() -> bool:
+        # Each of the ten says its next one when the one before has ended.
+        for n in [n for n, process in goes_on.items() if process.poll() is not None]:
+            ended = goes_on.pop(n)
+            _, err = ended.communicate()
+            assert ended.returncode == 0, err
+            if left[n]:
+                goes_on[n] = bench.start("followup", "--or-run", f"{n}-{left[n].pop(0)}", script=[GOOD])
+        return not goes_on
+
+    until(all_are_over)
     turns = bench.store.turns(1)
     assert sorted(turn.prompt for turn in turns[1:]) == sorted(f"{n}-{m}" for n in range(10) for m in FOLLOWUPS)
     for n in range(10):

@@ -10,13 +10,13 @@ import pytest
 from backstory.store import open_store
 from backstory.store.tables.queue import Queue, QueuedKind, QueuedPrompt
 from backstory.workspace.runs.unsent import command_for
+from tests.support.bench import Bench, MadeOnce
 from tests.support.leftovers import leftovers
 from tests.support.own_log import own_log
 
 if TYPE_CHECKING:
     from subprocess import CompletedProcess
 
-    from tests.support.bench import Bench
 
 pytestmark = pytest.mark.slow
 
@@ -24,13 +24,19 @@ GOOD: dict[str, Any] = {"result": {"is_error": False}}
 SECRET = "qzxwvkjheron"
 
 
-@pytest.fixture
-def ran(bench: Bench) -> Bench:
-    """A project whose one session says the secret, with its agent's own log of it, both in all stores."""
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
+    bench = Bench(tmp_path_factory.mktemp("ran"))
     bench.run(f"keep {SECRET}", {"say": f"noted {SECRET}"}, GOOD)
     own_log(bench, f"keep {SECRET}", SECRET)
     assert bench.backstory("ingest").returncode == 0
-    return bench
+    return MadeOnce(bench)
+
+
+@pytest.fixture
+def ran(made_once: MadeOnce) -> Bench:
+    """A project whose one session says the secret, with its agent's own log of it, both in all stores."""
+    return made_once.anew_and_noted()
 
 
 def left(bench: Bench) -> set[str]:

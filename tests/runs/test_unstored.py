@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from backstory.runs.spool import SPOOLS, Run, Spool
 from backstory.store import RecordBatch, open_store
 from backstory.store.intake import append, claims, derived_tables
 from backstory.store.tables import event_rows, logs, runs, turns
+from tests.support.bench import Bench, MadeOnce
 from tests.support.clock import NOW
 
 if TYPE_CHECKING:
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from backstory.store import Session, Store
-    from tests.support.bench import Bench
 
 WRITING: list[tuple[ModuleType, str]] = [
     (append, "write"),
@@ -69,8 +70,20 @@ def prompts(bench: Bench, name: str) -> list[str]:
         return [turn.prompt for turn in store.turns(store.session(name))]
 
 
-def test_a_run_that_cannot_be_stored_waits_and_is_named_and_stops_no_other(bench: Bench) -> None:
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
+    bench = Bench(tmp_path_factory.mktemp("begun"))
     assert bench.run("first", {"say": "one"}, {"result": True}).returncode == 0
+    return MadeOnce(bench)
+
+
+@pytest.fixture
+def bench(made_once: MadeOnce) -> Bench:
+    """A session with one run, which is over."""
+    return made_once.anew_and_noted()
+
+
+def test_a_run_that_cannot_be_stored_waits_and_is_named_and_stops_no_other(bench: Bench) -> None:
     refuse(bench, "guilty")
     ended = bench.run("guilty", {"say": "precious"}, {"result": True}, options=("-S", "S1"))
     assert ended.returncode == 0
@@ -94,7 +107,6 @@ def test_a_run_that_cannot_be_stored_waits_and_is_named_and_stops_no_other(bench
 
 
 def test_a_session_is_not_run_on_behind_a_run_that_it_lacks(bench: Bench) -> None:
-    bench.run("first", {"say": "one"}, {"result": True})
     refuse(bench, "guilty")
     bench.run("guilty", {"say": "precious"}, {"result": True}, options=("-S", "S1"))
     behind = bench.run("behind", {"say": "never"}, {"result": True}, options=("-S", "S1"))
@@ -114,7 +126,6 @@ def machines(bench: Bench) -> Path:
 
 
 def test_a_session_goes_on_behind_a_run_that_only_the_machines_store_lacks(bench: Bench) -> None:
-    bench.run("first", {"say": "one"}, {"result": True})
     refuse(bench, "guilty", machines(bench))
     bench.run("guilty", {"say": "precious"}, {"result": True}, options=("-S", "S1"))
     assert prompts(bench, "S1") == ["first", "guilty"]
@@ -131,7 +142,6 @@ def test_a_session_goes_on_behind_a_run_that_only_the_machines_store_lacks(bench
 
 
 def test_a_session_goes_on_where_the_machines_store_has_other_turns_and_refuses_this_one(bench: Bench) -> None:
-    bench.run("first", {"say": "one"}, {"result": True})
     with open_store(machines(bench)) as machine, closing(apsw.Connection(str(machine.path))) as db:
         (session,) = machine.sessions()
         db.execute("update turns set uid = ? where session_id = ?", ("7" * 26, session.id))
@@ -149,7 +159,8 @@ def test_a_session_goes_on_where_the_machines_store_has_other_turns_and_refuses_
         assert {"guilty", "behind"} <= {turn.prompt for turn in machine.turns(session)}
 
 
-def test_a_session_that_the_machines_store_refuses_keeps_no_other_of_its_project_out(bench: Bench) -> None:
+def test_a_session_that_the_machines_store_refuses_keeps_no_other_of_its_project_out(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
     with bench.store as store:
         for name in ("first", "guilty", "third"):
             session = store.create_session(name)
@@ -175,7 +186,6 @@ def test_a_session_that_the_machines_store_refuses_keeps_no_other_of_its_project
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"{}", b"\xff"], ids=["empty", "torn", "nothing", "no text"])
 def test_a_spool_that_does_not_say_whose_it_is_is_named_and_stops_nothing(bench: Bench, damage: bytes) -> None:
-    bench.run("first", {"say": "one"}, {"result": True})
     folder = bench.home / SPOOLS / ("0" * 26)
     folder.mkdir(mode=0o700, parents=True)
     (folder / "run.json").write_bytes(damage)
@@ -192,7 +202,6 @@ def test_a_spool_that_does_not_say_whose_it_is_is_named_and_stops_nothing(bench:
 
 
 def test_a_spool_that_was_never_finished_is_not_named(bench: Bench) -> None:
-    bench.run("first", {"say": "one"}, {"result": True})
     (bench.home / SPOOLS / ("0" * 26)).mkdir(mode=0o700, parents=True)
     assert "cannot be read" not in bench.backstory("list").stderr
     assert json.loads(bench.backstory("ps", "--json").stdout)["runs"] == []
@@ -203,10 +212,10 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-def left(home: Path, store: Store, session: Session, name: str) -> None:
-    """What a runner that died left of a run."""
+def left(home: Path, store: Store, session: Session, name: str, path: Path | None = None) -> None:
+    """What a runner that died left of a run, in the store that lies at ``path`` in the end."""
     run = Run(
-        turn_uid=turn_uid("claude", name), session_uid=session.uid, store=str(store.path), agent="claude",
+        turn_uid=turn_uid("claude", name), session_uid=session.uid, store=str(path or store.path), agent="claude",
         prompt=f"asked {name}", cwd="/w", started=NOW,
     )  # fmt: skip
     spool = Spool.begin(home / SPOOLS, run, run.prompt)
@@ -214,6 +223,21 @@ def left(home: Path, store: Store, session: Session, name: str) -> None:
     records = [{"type": "assistant", "message": said}, {"type": "result", "subtype": "success", "duration_ms": 5}]
     spool.stdout.write_text("".join(json.dumps(each) + "\n" for each in records))
     spool.stderr.touch()
+
+
+NAMES = ("first", "guilty", "third")
+
+
+@pytest.fixture(scope="module")
+def three_left(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home and a project's store with three runs whose runners died, which is not to be changed."""
+    folder = tmp_path_factory.mktemp("left") / "as-made"
+    folder.mkdir()
+    with open_store(folder / "project.bks", now=lambda: NOW) as store:
+        for each in NAMES:
+            left(folder / "home", store, store.create_session(each), each, folder.parent / "used" / "project.bks")
+    open_store(folder / "home.db", shared=True, now=lambda: NOW).close()
+    return folder
 
 
 @pytest.mark.slow
@@ -224,13 +248,14 @@ def left(home: Path, store: Store, session: Session, name: str) -> None:
 )
 @pytest.mark.parametrize(("module", "name"), WRITING, ids=[name for _, name in WRITING])
 def test_whatever_storing_one_run_raises_the_others_are_stored_and_it_is_when_it_can_be(
-    home: Path, monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, error: Exception
+    three_left: Path, monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, error: Exception
 ) -> None:
+    home = three_left.with_name("used") / "home"
+    shutil.rmtree(home.parent, ignore_errors=True)
+    shutil.copytree(three_left, home.parent)
     store = open_store(home.parent / "project.bks", now=lambda: NOW)
     machine_store = open_store(home.parent / "home.db", shared=True, now=lambda: NOW)
-    sessions = {each: store.create_session(each) for each in ("first", "guilty", "third")}
-    for each, session in sessions.items():
-        left(home, store, session, each)
+    sessions = {each: store.session(each) for each in NAMES}
     runner = Runner(home, machine_store, {}, lambda: NOW)
     write, whole, guilty = append.write, getattr(module, name), [False]
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from backstory.projects.registry import KnownProjects
 from backstory.store import Store, open_store
-from tests.support import agent
+from tests.support import agent, shell
 from tests.support.forked import COMMAND, Process
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 Script: TypeAlias = "list[dict[str, Any]] | dict[str, list[dict[str, Any]]]"
@@ -57,17 +57,25 @@ class Bench:
         limit: Callable[[], None] | None = None,
     ) -> subprocess.Popen[str]:
         """``environ`` is added (None takes away); ``limit`` is called in the new process before the program begins."""
-        merged = {**self.environ(script or []), **(environ or {})}
         return Process(
             [*COMMAND, *words], cwd=cwd or self.project, text=True, preexec_fn=limit,
-            env={name: value for name, value in merged.items() if value is not None},
+            env=self._variables(script, environ),
             stdin=stdin or subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
+
+    def _variables(self, script: Script | None, more: Mapping[str, str | None] | None) -> dict[str, str]:
+        merged = {**self.environ(script or []), **(more or {})}
+        return {name: value for name, value in merged.items() if value is not None}
 
     def backstory(
         self, *words: str, script: Script | None = None, given: str | None = None, **how: Any
     ) -> subprocess.CompletedProcess[str]:
         """Run to its end; ``how`` is as in ``start``."""
+        if given is None and how.keys() <= {"cwd", "environ"} and words[:1] and words[0] in shell.INSIDE:
+            environ = self._variables(script, how.get("environ"))
+            if shell.is_same_inside(environ):
+                done = shell.in_this_process(words, "", how.get("cwd") or self.project, environ)
+                return subprocess.CompletedProcess(words, done.code, done.out, done.err)
         process = self.start(*words, script=script, stdin=subprocess.PIPE if given is not None else None, **how)
         out, err = process.communicate(given, timeout=WAIT_S)
         return subprocess.CompletedProcess(words, process.returncode, out, err)

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 COMMAND = (sys.executable, "-m", "backstory")
 MCP = "mcp"
@@ -73,7 +73,7 @@ class Process(Popen[Any]):
         is_plain = (preexec_fn, executable, gid, gids, uid, umask, group) == (None, None, None, None, None, -1, -1)
         is_plain = is_plain and not pass_fds and not shell and len(request) < REQUEST_MAX // 8
         is_ours = is_program or tuple(words[: len(COMMAND)]) == COMMAND
-        if not is_plain or not is_ours or not _is_usual(variables):
+        if not is_plain or not is_ours or not is_usual(variables):
             super()._execute_child(self._started(args), executable, preexec_fn, *more)  # type: ignore[misc]
             return
         files = [own if own != -1 else number for number, own in enumerate((in_read, out_write, err_write))]
@@ -110,7 +110,7 @@ def run(
     return subprocess.CompletedProcess(words, process.returncode, out, err)
 
 
-def _is_usual(variables: dict[str, str]) -> bool:
+def is_usual(variables: Mapping[str, str]) -> bool:
     """Whether the interpreter, its locale and its clock begin with these variables as they did where we copy."""
     if sys.platform != "linux" or os.uname().machine != "x86_64" or os.environ.get("BACKSTORY_STARTED"):
         return False

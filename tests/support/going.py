@@ -49,11 +49,11 @@ class Going:
 
         It goes on when it is killed, or at the end.
         """
-        queue = path_beside(self.bench.project / ".backstory" / "sessions.bks")
+        store = self.bench.project / ".backstory" / "sessions.bks"
         while self.process.poll() is None:
             self.process.send_signal(signal.SIGSTOP)
             until(lambda: state(self.process.pid) in "TZ")
-            if holder_of(queue) is None:
+            if not any(map(holder_of, (path_beside(store), store))):
                 return
             self.process.send_signal(signal.SIGCONT)
 

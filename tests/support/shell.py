@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import gc
 import json
 import os
+import pty
+import shlex
 import signal
+import struct
 import sys
+import termios
 import threading
 import time
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -25,12 +30,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+ENDS_S = 120
 INSIDE = {
-    "backup", "board", "branches", "chronicle", "config", "context", "diff", "doctor", "export", "help", "import",
-    "ingest", "list", "optimize", "project", "prune", "reindex", "rename", "scan", "search", "show", "sql", "stats",
-    "tree", "verify",
+    "backup", "board", "branch", "branches", "checkout", "chronicle", "compact", "config", "context", "diff", "doctor",
+    "export", "followup", "help", "import", "ingest", "list", "merge", "optimize", "project", "prune", "ps", "queue",
+    "reindex", "rename", "report", "rm", "run", "scan", "search", "secrets", "show", "skill", "sql", "stats", "steer",
+    "team", "tree", "verify",
 }  # fmt: skip
-"""Commands that start nothing that outlives them: in a process of their own they do the same."""
+"""Commands that do the same in a process of the tests: nobody asks which process they are, or waits for its end."""
 
 
 class Done(Struct, frozen=True):
@@ -62,9 +69,9 @@ class Shell:
 
     def __call__(self, *args: str | bytes | Path, typed: str | None = None, **environ: str) -> Done:
         if args and args[0] in INSIDE and not is_long():
-            return _inside([os.fspath(each) for each in args], typed or "", self.cwd, self.environ | environ)
+            return in_this_process([os.fspath(each) for each in args], typed or "", self.cwd, self.environ | environ)
         done = run(
-            [*COMMAND, *args], cwd=self.cwd, env=self.environ | environ, given=(typed or "").encode(), timeout=120
+            [*COMMAND, *args], cwd=self.cwd, env=self.environ | environ, given=(typed or "").encode(), timeout=ENDS_S
         )
         return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
@@ -75,11 +82,26 @@ class Shell:
             path.write_bytes(case(name))
 
 
+def words_of(line: str) -> list[str] | None:
+    """The words behind ``backstory`` of a line that a shell only splits into words; None for another one."""
+    words = shlex.split(line)
+    return words[1:] if words[:1] == ["backstory"] and shlex.join(words) == line and not is_long() else None
+
+
 def is_long() -> bool:
     return bool(os.environ.get("BACKSTORY_STARTED"))
 
 
-def _inside(words: Sequence[str | bytes], typed: str, cwd: Path, environ: Mapping[str, str]) -> Done:
+def is_same_inside(environ: Mapping[str, str]) -> bool:
+    """Whether a command does here what it does in a process with these variables: no other thread sees its folder."""
+    others = [each for each in threading.enumerate() if not each.daemon and each is not threading.main_thread()]
+    is_main = threading.current_thread() is threading.main_thread()
+    return is_main and not others and not is_long() and forked.is_usual(environ)
+
+
+def in_this_process(
+    words: Sequence[str | bytes], typed: str, cwd: Path | bytes, environ: Mapping[str, str], errors: str = "strict"
+) -> Done:
     """A command in this process, and what it prints."""
     given, out, err = (os.memfd_create("standard") for _ in range(3))
     os.write(given, typed.encode())
@@ -89,12 +111,75 @@ def _inside(words: Sequence[str | bytes], typed: str, cwd: Path, environ: Mappin
     for file in (out, err):
         with open(file, "rb") as whole:  # noqa: PTH123 - it has no path
             whole.seek(0)
-            said.append(whole.read().decode())
+            said.append(whole.read().decode(errors=errors))
     os.close(given)
     return Done(code, *said)
 
 
-def inside(words: list[str], files: tuple[int, int, int], cwd: Path, environ: Mapping[str, str]) -> int:
+def on_a_terminal(
+    words: Sequence[str], cwd: Path, environ: Mapping[str, str], *, typed: bytes | None = None, columns: int = 80,
+    rows: int = 24,
+) -> tuple[int, bytes]:  # fmt: skip
+    """How a command ends, and all that reaches its terminal.
+
+    ``typed``: what was typed on it before; None for a command that reads nothing. One that waits for more is
+    interrupted in the end.
+    """
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    given = os.dup(theirs) if typed is not None else os.open(os.devnull, os.O_RDONLY)
+    os.write(ours, typed or b"")
+    came: list[bytes] = []
+
+    def read() -> None:
+        # Linux says EIO when the last writer has closed a terminal.
+        with suppress(OSError):
+            while data := os.read(ours, 65536):
+                came.append(data)
+
+    reading = threading.Thread(target=read, daemon=True)
+    reading.start()
+    try:
+        code = _on_files(words, (given, theirs, theirs), cwd, environ)
+    finally:
+        for file in (given, theirs):
+            os.close(file)
+        reading.join()
+        os.close(ours)
+    return code, b"".join(came)
+
+
+def _on_files(words: Sequence[str], files: tuple[int, int, int], cwd: Path, environ: Mapping[str, str]) -> int:
+    if words[:1] and words[0] in INSIDE and is_same_inside(environ):
+        with _no_longer_than(ENDS_S):
+            return inside([*words], files, cwd, environ)
+    stdin, stdout, stderr = files
+    command = forked.Process(
+        [*COMMAND, *words], stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=environ, start_new_session=True
+    )
+    return command.wait(ENDS_S)
+
+
+@contextmanager
+def _no_longer_than(seconds: float) -> Iterator[None]:
+    """Interrupt what waits for more than there is."""
+    too_late = threading.Event()
+
+    def give_up() -> None:
+        too_late.set()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    ending = threading.Timer(seconds, give_up)
+    ending.daemon = True
+    ending.start()
+    try:
+        yield
+    finally:
+        ending.cancel()
+    assert not too_late.is_set(), "it waited for more than there was"
+
+
+def inside(words: list[str], files: tuple[int, int, int], cwd: Path | bytes, environ: Mapping[str, str]) -> int:
     """A command in this process, as if in one of its own: with its files, variables and folder, and nothing cached."""
     before = {*threading.enumerate()}
     code: object = None
@@ -132,7 +217,7 @@ def _files(*given: int) -> Iterator[None]:
 
 
 @contextmanager
-def _place(cwd: Path, environ: Mapping[str, str]) -> Iterator[None]:
+def _place(cwd: Path | bytes, environ: Mapping[str, str]) -> Iterator[None]:
     folder, variables = os.open(".", os.O_RDONLY), dict(os.environ)
     os.chdir(cwd)
     os.environ.clear()
