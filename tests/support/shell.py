@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from backstory import __main__ as program
+from backstory import agents
 from tests.support import forked
 from tests.support.forked import COMMAND, run
 from tests.support.machines import case, place
@@ -33,11 +34,13 @@ if TYPE_CHECKING:
 ENDS_S = 120
 INSIDE = {
     "backup", "board", "branch", "branches", "checkout", "chronicle", "compact", "config", "context", "diff", "doctor",
-    "export", "followup", "help", "import", "ingest", "list", "merge", "optimize", "project", "prune", "ps", "queue",
-    "reindex", "rename", "report", "rm", "run", "scan", "search", "secrets", "show", "skill", "sql", "stats", "steer",
-    "team", "tree", "verify",
+    "export", "followup", "help", "import", "ingest", "list", "login", "logout", "merge", "optimize", "project",
+    "prune", "ps", "pull", "push", "queue", "reindex", "rename", "report", "rm", "run", "scan", "search", "secrets",
+    "show", "skill", "sql", "stats", "steer", "sync", "team", "tree", "verify",
 }  # fmt: skip
 """Commands that do the same in a process of the tests: nobody asks which process they are, or waits for its end."""
+INSTALLED = agents._entry_points
+"""What other packages bring lies in the folders of the interpreter, of which a command in it has no others."""
 
 
 class Done(Struct, frozen=True):
@@ -181,19 +184,35 @@ def _no_longer_than(seconds: float) -> Iterator[None]:
 
 def inside(words: list[str], files: tuple[int, int, int], cwd: Path | bytes, environ: Mapping[str, str]) -> int:
     """A command in this process, as if in one of its own: with its files, variables and folder, and nothing cached."""
-    before = {*threading.enumerate()}
     code: object = None
-    with _files(*files), _place(cwd, environ), _interpreter(words):
+    with _files(*files), _place(cwd, environ), _interpreter(words), _threads() as ours:
         try:
             program.main()
         except SystemExit as ended:
             code = ended.code
-        for thread in {*threading.enumerate()} - before:
-            if not thread.daemon:
+        for thread in ours:
+            if thread is not ours[0] and not thread.daemon:
                 thread.join()
         sys.stdout.flush()
         sys.stderr.flush()
     return code if isinstance(code, int) else 0
+
+
+@contextmanager
+def _threads() -> Iterator[list[threading.Thread]]:
+    """This thread, and those that it and they begin: a server in this process begins others meanwhile."""
+    ours, start = [threading.current_thread()], threading.Thread.start
+
+    def starting(thread: threading.Thread) -> None:
+        if threading.current_thread() in ours:
+            ours.append(thread)
+        start(thread)
+
+    threading.Thread.start = starting  # type: ignore[method-assign,assignment]
+    try:
+        yield ours
+    finally:
+        threading.Thread.start = start  # type: ignore[method-assign]
 
 
 @contextmanager
@@ -268,4 +287,5 @@ def _caches(_modules: int) -> list[Any]:
         module for name, module in [*sys.modules.items()]
         if name.startswith("backstory") and not name.startswith(forked.PURE)
     ]  # fmt: skip
-    return [each for module in ours for each in vars(module).values() if hasattr(type(each), "cache_clear")]
+    found = [each for module in ours for each in vars(module).values() if hasattr(type(each), "cache_clear")]
+    return [each for each in found if each is not INSTALLED]
