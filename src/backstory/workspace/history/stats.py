@@ -130,7 +130,8 @@ def session_costs(
 
 
 def _stats(query: StatsQuery, tally: Tally, total: Figures, *, is_earlier: bool) -> Stats:
-    groups = [StatsGroup(key=key, figures=group.figures) for key, group in tally.groups.items()]
+    # There may be very many, so each goes when its figures are there.
+    groups = [StatsGroup(key=key, figures=tally.groups.pop(key).figures) for key in list(tally.groups)]
     groups.sort(key=_by_time if query.by in stored_stats.TIMES else _by_cost)
     shown = () if query.by is None else tuple(groups)
     return Stats(
