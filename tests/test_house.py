@@ -78,10 +78,10 @@ ROOMS = {
         "other programs' logs, restored as their files or folders were, or written; masked, pruned lines",
     ),
     "ingest": Budget(
-        7_760,
+        7_770,
         33,
-        "from files to batches; subagents that a log reports are read along, or lent later; databases that "
-        "live, also in a moment, and may be odd, documents that are written anew, folders that read as one "
+        "from files to batches; subagents that a log reports are read along, or lent later, what grew too; databases "
+        "that live, also in a moment, and may be odd, documents that are written anew, folders that read as one "
         "log, out of which no name leads; drift, and cases of it; results in files; imports as they come",
     ),
     "mcp": Budget(1_660, 9, "nine tools, the protocol, and answers as text and as fields, masked alike; newer stores"),
@@ -99,7 +99,7 @@ ROOMS = {
     "runs": Budget(3_365, 14, "a run from its prompt to its stored end, and the reasons for its order"),
     "search": Budget(785, 3, "hits with their excerpts, and the words that near ones have, names of files"),
     "store": Budget(
-        14_890,
+        14_895,
         55,
         "the file, or one that takes its place, a reader a thread, its tables, chunks made of another log's, stores of "
         "before in memory, one filter; texts of files and of sections; what people set in contexts; "

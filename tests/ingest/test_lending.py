@@ -109,6 +109,29 @@ def test_what_came_later_copies_too(apart: Machine) -> None:
     assert apart.store.verify().problems == []
 
 
+def test_a_log_that_grows_lends_what_came_when_that_is_much(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reported, "OWNED_BYTES_LEAST", 3_000)
+    content, counts = CONTENT, list[int]()
+    machine.write(LOG, content)
+    machine.read("claude")
+    for n in range(20, 44):
+        content += lines(report(n), *conversation(1, n))
+        machine.write(LOG, content)
+        assert machine.read("claude").errors == []
+        counts.append(own(machine))
+    # What came with the last reading is lent by the next.
+    assert (max(counts), counts.count(1)) == (10, 3)
+    assert bytes_in(machine.store) == said(content)
+    assert machine.store.verify().problems == []
+    new = Machine(tmp_path / "new")
+    new.write(LOG, content)
+    new.read("claude")
+    assert differences(machine.content(), new.content()) == []
+    new.close()
+
+
 @pytest.mark.parametrize("size", [333, 1_000, 2_500])
 def test_chunks_that_end_within_a_record_are_made_too(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, size: int

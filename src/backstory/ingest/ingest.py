@@ -43,7 +43,7 @@ from backstory.ingest.matching import (
 from backstory.ingest.own_logs import match_runs
 from backstory.ingest.readers import Readers, count_for
 from backstory.ingest.report import IngestNotes, IngestReport, Problem
-from backstory.ingest.reported import is_reported, reported_candidate, reported_logs
+from backstory.ingest.reported import is_reported, lend_what_is_much, reported_candidate, reported_logs
 from backstory.ingest.rewritten import as_kept, is_rewritten, kept_form
 from backstory.ingest.sidecars import changed_sidecars, gather, reapply_sidecars
 from backstory.ingest.sources import Reading, kept_candidate, place_of, relpath, rows_candidate, source_of
@@ -537,6 +537,8 @@ class _Ingest(IngestNotes):
     def _report(self, reading: Reading, until: int) -> None:
         """Read what a log that is being read reports of subagents."""
         log = self.store.log(reading.log_id) if reading.log_id is not None else None
+        if log is not None:
+            lend_what_is_much(self.store, log)
         if log is not None and (reading.is_kept or not Path(reading.each.path).exists()):
             if self._has_pruned and self.store.ask(pruned.is_overwritten, log.id):
                 return

@@ -42,6 +42,10 @@ SUBAGENTS_MAX = 1_000
 """The most subagents of one log that become sessions."""
 IN_MEMORY_BYTES = 1024 * 1024
 BLOCK_BYTES = 256 * 1024
+OWNED_BYTES_LEAST, OWNED_PART = 256 * 1024, 8
+"""Subagents' logs have so many bytes of their own, and this part of their parent's, before an ingest reads it again."""
+ANY_TIME = 1 << 62
+"""In ms, behind every time."""
 LENDER_TO_COME = 0
 """In place of the id of a lender that is stored with the batch."""
 _NAME = lazy_regex(r"(.+\.jsonl)#[\w-]+")
@@ -198,6 +202,13 @@ def lend(store: Store, before: int, progress: Callable[[int, int], None] = lambd
             progress(min(done + count, total), total)
         done += family.length
         progress(done, total)
+
+
+def lend_what_is_much(store: Store, lender: Log) -> None:
+    """Likewise of one parent's log that grows, where so much has come that reading what is kept of it is little."""
+    for family in store.ask(maintenance.families, ANY_TIME, lender.id):
+        if sum(family.owned) >= max(OWNED_BYTES_LEAST, family.length // OWNED_PART):
+            deque(_lend(store, family, lent.LenderChunks()), maxlen=0)
 
 
 def _lend(store: Store, family: LendingFamily, kept: lent.LenderChunks) -> Iterator[int]:

@@ -310,6 +310,8 @@ class LendingFamily(NamedTuple):
     lender: int
     length: int
     borrowers: list[int]
+    owned: list[int]
+    """The bytes that each of these has of its own."""
 
 
 class KeptChunk(NamedTuple):
@@ -329,25 +331,31 @@ class RemadeChunk(NamedTuple):
     made: list[Chunk]
 
 
-def families(db: apsw.Connection, before: int) -> list[LendingFamily]:
+def families(db: apsw.Connection, before: int, lender: int | None = None) -> list[LendingFamily]:
     """The logs that may lend their bytes, the newest of a session first; all were last written before this time (ms).
 
-    Logs that are packed as small as they can be are left out.
+    Logs that are packed as small as they can be are left out. ``lender``: of this one only.
     """
+    # Of one lender only its subagents' logs are looked at, not all of its agent's.
+    alike = "p.agent = c.agent" if lender is None else "+p.agent = +c.agent"
     rows = fetch(
         db,
-        tuple[int, int, int],
-        "select p.id, p.read_to, c.id from logs c join sessions s on s.id = c.session_id "
+        tuple[int, int, int, int],
+        "select p.id, p.read_to, c.id, (select sum(length) from chunks where log_id = c.id and lender is null) "
+        "from logs c join sessions s on s.id = c.session_id "
         "join sessions m on substr(m.uid, 11) = s.parent_identity "
-        "join logs p on p.session_id = m.id and p.agent = c.agent and p.kind = 'file' "
+        f"join logs p on p.session_id = m.id and {alike} and p.kind = 'file' "
         "where c.kind = 'file' and c.frames <> ? and coalesce(c.modified, 0) < ? and instr(c.path, '.jsonl#') > 0 "
         "and instr(p.path, '.jsonl#') = 0 "
-        "and exists (select 1 from chunks where log_id = c.id and lender is null) order by p.generation desc, p.id",
-        (logs.PACKED, before),
+        "and exists (select 1 from chunks where log_id = c.id and lender is null) "
+        f"{'' if lender is None else 'and p.id = ?'} order by p.generation desc, p.id",
+        (logs.PACKED, before, *(() if lender is None else (lender,))),
     )
     found: dict[int, LendingFamily] = {}
-    for lender, length, borrower in rows:
-        found.setdefault(lender, LendingFamily(lender, length, [])).borrowers.append(borrower)
+    for log_id, length, borrower, owned in rows:
+        family = found.setdefault(log_id, LendingFamily(log_id, length, [], []))
+        family.borrowers.append(borrower)
+        family.owned.append(owned)
     return list(found.values())
 
 
