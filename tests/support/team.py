@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import os
 import secrets
 import shutil
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import uvicorn
+from httpx._transports import default as transports
 from starlette.testclient import TestClient
 
 from backstory.server.api import Api
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 
     from backstory.server.database import TeamDatabase
     from backstory.server.people import LetIn
+
+# Each client would read all certificates of this machine, which takes longer than most of what it then asks for.
+transports.create_ssl_context = functools.cache(transports.create_ssl_context)  # type: ignore[attr-defined]
 
 
 @contextmanager
