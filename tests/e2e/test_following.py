@@ -25,7 +25,7 @@ FOLLOWED = """
     {environ} $B show -f --json {uid} >followed 2>said & follower=$!
     for n in $(seq 300); do grep -q Following said && break; sleep 0.1; done
     {second} >/dev/null 2>&1 || exit 4
-    for n in $(seq 300); do tail -n 1 followed | grep -q '"number":2.*"outcome":"completed"' && break; sleep 0.1; done
+    for n in $(seq 300); do tail -n 1 followed | grep -q '"turn":2.*"outcome":"completed"' && break; sleep 0.1; done
     kill $follower; wait $follower || exit 5
 """
 
