@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from backstory.derive.secret_kinds import FoundSecret
 
-SHAPES_VERSION = 3
+SHAPES_VERSION = 4
 """Raised when the shapes change, so that what was looked through by earlier ones is looked through again."""
 KEY = "private-key"
 KEY_SIGNS = ("-----BEGIN ", "-----END ", "Private-Lines:")
