@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-FILES = 2
+FILES = 3
 USAGE = {"input": 120, "output": 17}
 IDENTITY = "git config user.name Ann && git config user.email ann@example.org"
 

@@ -24,7 +24,6 @@ from backstory.runs.runner import Runner
 from backstory.runs.spool import SPOOLS, Run, Spool
 from backstory.store import Store, open_store
 from tests.support.clock import NOW
-from tests.support.counts import examples
 from tests.support.machines import kept, looked_up, sha256
 from tests.support.reading import case_name, cases, log_of
 from tests.support.streaming import STREAMS
@@ -171,10 +170,7 @@ def test_the_same_extreme_in_every_number_and_another_in_every_time(tmp_path: Pa
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=examples(20), deadline=None, derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)  # fmt: skip
+@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     chosen=st.lists(st.sampled_from(cases()), min_size=1, max_size=4, unique=True),
     seed=st.integers(0, 2**32),
@@ -188,10 +184,7 @@ def test_extremes_here_and_there(
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=examples(20), deadline=None, derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)  # fmt: skip
+@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     stream=st.sampled_from(sorted(STREAMS.glob("*/*.jsonl"))),
     seed=st.integers(0, 2**32),

@@ -132,6 +132,23 @@ def test_a_log_that_grows_lends_what_came_when_that_is_much(
     new.close()
 
 
+def test_a_long_log_is_not_read_again_for_the_little_that_came(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reported, "OWNED_BYTES_LEAST", 3_000)
+    content, counts = CONTENT + lines(*conversation(1_000, 1_000)), list[int]()
+    machine.write(LOG, content)
+    machine.read("claude")
+    for n in range(20, 44):
+        content += lines(report(n), *conversation(1, n))
+        machine.write(LOG, content)
+        machine.read("claude")
+        counts.append(own(machine))
+    assert counts == sorted(counts)
+    assert counts[-1] > 10
+    assert bytes_in(machine.store) == said(content)
+
+
 @pytest.mark.parametrize("size", [333, 1_000, 2_500])
 def test_chunks_that_end_within_a_record_are_made_too(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, size: int
