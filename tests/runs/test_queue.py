@@ -33,6 +33,7 @@ from backstory.workspace.runs.unsent import command_for
 from tests.support.bench import Bench, MadeOnce
 from tests.support.counts import IS_LONG
 from tests.support.forked import COPIED
+from tests.support.going import stop_without_locks
 from tests.support.read_only import read_only, without_power
 from tests.support.running import until
 
@@ -317,7 +318,7 @@ def test_one_who_waits_and_loses_patience_takes_it_back(bench: Bench, busy: Busy
 def test_one_who_waits_for_what_another_process_ran_is_told_its_end_as_json(bench: Bench, busy: Busy) -> None:
     waiting = bench.start("run", "-a", "claude", "--wait", "--json", "second")
     until(lambda: waits(bench) == [("followup", "second")])
-    waiting.send_signal(signal.SIGSTOP)
+    stop_without_locks(bench, waiting)
     busy.end()
     waiting.send_signal(signal.SIGCONT)
     out, _ = waiting.communicate(timeout=DEADLINE_S)
@@ -355,7 +356,7 @@ def test_an_agents_own_command_does_not_wait_for_the_agent_to_end(bench: Bench, 
 def test_one_who_waits_for_a_prompt_that_was_dropped_is_told_so(bench: Bench, busy: Busy) -> None:
     waiting = bench.start("run", "-a", "claude", "--wait", "second")
     until(lambda: waits(bench) == [("followup", "second")])
-    waiting.send_signal(signal.SIGSTOP)
+    stop_without_locks(bench, waiting)
     bench.backstory("queue", "clear")
     busy.end()
     waiting.send_signal(signal.SIGCONT)
@@ -552,7 +553,7 @@ def test_who_leaves_words_for_an_agent_that_will_not_hear_them_is_told_so(bench:
     if agent == "alone":
         busy.process.kill()
     else:
-        busy.process.send_signal(signal.SIGSTOP)
+        stop_without_locks(bench, busy.process)
         for spool in bench.spools():
             run = json.loads((spool / "run.json").read_text())
             (spool / "run.json").write_text(json.dumps({**run, "agent": "codex"}))
@@ -1005,7 +1006,7 @@ def beat_at(bench: Bench, at: int) -> None:
 
 @pytest.mark.parametrize("hours", [-1, 1], ids=["silent", "from the future"])
 def test_an_owner_that_is_stopped_for_long_keeps_its_session(bench: Bench, busy: Busy, hours: int) -> None:
-    busy.process.send_signal(signal.SIGSTOP)
+    stop_without_locks(bench, busy.process)
     try:
         beat_at(bench, now_ms() + hours * 3_600_000)
         assert bench.run("second", GOOD, options=("--fail",)).returncode == BUSY

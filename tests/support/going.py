@@ -34,6 +34,17 @@ def delta(text: str) -> dict[str, str]:
     return {"raw": json.dumps({"type": "stream_event", "event": event}) + "\n"}
 
 
+def stop_without_locks(bench: Bench, process: subprocess.Popen[str]) -> None:
+    """Stop a process where nobody holds a lock for which others would wait in vain; nothing if it has ended."""
+    store = bench.project / ".backstory" / "sessions.bks"
+    while process.poll() is None:
+        process.send_signal(signal.SIGSTOP)
+        until(lambda: state(process.pid) in "TZ")
+        if not any(map(holder_of, (path_beside(store), store))):
+            return
+        process.send_signal(signal.SIGCONT)
+
+
 class Going:
     """A run that has said what its script says and waits to be told to go on."""
 
@@ -45,17 +56,8 @@ class Going:
         until(said.exists)
 
     def stop_backstory(self) -> None:
-        """Stop it where it holds no lock, for which others would wait in vain; nothing if it has ended.
-
-        It goes on when it is killed, or at the end.
-        """
-        store = self.bench.project / ".backstory" / "sessions.bks"
-        while self.process.poll() is None:
-            self.process.send_signal(signal.SIGSTOP)
-            until(lambda: state(self.process.pid) in "TZ")
-            if not any(map(holder_of, (path_beside(store), store))):
-                return
-            self.process.send_signal(signal.SIGCONT)
+        """Stop it; it goes on when it is killed, or at the end."""
+        stop_without_locks(self.bench, self.process)
 
     def kill_backstory(self) -> None:
         self.process.kill()

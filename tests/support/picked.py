@@ -142,7 +142,6 @@ class OnTerminal(Terminal):
     ) -> None:  # fmt: skip
         super().__init__([*command, *words], cwd, environ, width=width, rows=rows, is_copied=is_copied)
         self.screen = Painted(width, rows)
-        self.before = self.modes()
         self._fed = 0
 
     def until_seen(self, *words: str) -> str:

@@ -37,6 +37,8 @@ class Terminal:
         self._ours, self._theirs = pty.openpty()
         fcntl.ioctl(self._theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, width, 0, 0))
         self._seen = b""
+        self.before = self.modes()
+        """The modes before the command began, which it may change at once."""
         plain = {} if has_colours else {"NO_COLOR": "1"}
         given: dict[str, Any] = {} if is_copied else {"preexec_fn": lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)}
         self.process = forked.Process(
