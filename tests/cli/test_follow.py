@@ -329,10 +329,9 @@ def test_following_a_run_writes_nothing(bench: Bench) -> None:
     # The first reading command notes which folders it looked through.
     bench.backstory("list")
     with Going(bench, {"say": "two"}) as going:
-        going.process.send_signal(signal.SIGSTOP)
+        going.stop_backstory()
         before = files(bench.root)
         shown = beside(bench, "S1")
         shown.until("two")
         assert shown.end() == 0
         assert files(bench.root) == before
-        going.process.send_signal(signal.SIGCONT)
