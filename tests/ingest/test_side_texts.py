@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backstory.ask import ranking
 from backstory.exchange import replication
 from backstory.ingest.reindex import reindex
 from backstory.search.query import find, find_exact, find_pattern
@@ -106,6 +107,23 @@ def test_what_a_session_made_is_found_under_the_name_of_its_file(made: Machine, 
     assert [hit.snippet[a:b].lower().replace("ä", "a") for a, b in hit.marks] == [words]
     source_id = f"{hit.session.id}:workspace:{made.home / FOLDER / file}"
     assert indexed(made.store, words) == [("workspace_artifact", source_id, file)]
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_a_word_of_very_many_hits_is_found_where_a_session_has_it_in_files_alone(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, *, is_alone: bool
+) -> None:
+    machine.write(f"{FOLDER}/events.jsonl", begun())
+    for n in range(40):
+        machine.write(f"{FOLDER}/files/{n:02}.txt", b"quokkas")
+    said = (claude_line("user", f"u{n}", "and so on" if is_alone else "quokkas") for n in range(60))
+    machine.write(CLAUDE_FOLDER / "s.jsonl", lines(*said))
+    machine.read("claude", "copilot")
+    few = find(machine.store, "quokkas", Filter(), limit=9, near=False).excerpts
+    monkeypatch.setattr(ranking, "RANKED_HITS_MAX", 2)
+    many = find(machine.store, "quokkas", Filter(), limit=9, near=False).excerpts
+    assert {each.session.native_id for each in many} == {SESSION} | (set() if is_alone else {"s"})
+    assert [each.session.id for each in many] == [each.session.id for each in few]
 
 
 def test_a_file_is_found_to_the_letter_and_by_a_pattern(made: Machine) -> None:

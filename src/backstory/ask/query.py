@@ -263,8 +263,8 @@ _IS_NEAR = f"(f.rowid < 0 or substr(?, f.rowid / {EVENTS_OF_BYTE} + 1, 1) = x'01
 
 
 def _near(members: Collection[Member]) -> bytes:
-    """Return a byte for each so many events: 1 where these sessions may have some. Looking up a hit takes longer."""
-    ranges = [(max(each.first_id, 0) // EVENTS_OF_BYTE, each.last_id // EVENTS_OF_BYTE + 1) for each in members]
+    """Return a byte for each so many events (from id 0): 1 where these sessions may have some. A look-up is slower."""
+    ranges = [(max(each.first_id, 0) // EVENTS_OF_BYTE, max(each.last_id // EVENTS_OF_BYTE + 1, 0)) for each in members]
     near = bytearray(max((end for _, end in ranges), default=0))
     for first, end in ranges:
         near[first:end] = b"\1" * (end - first)
