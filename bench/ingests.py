@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench import homes, profiles, startup
@@ -26,6 +28,7 @@ COPILOT_TURNS = 8_000
 COPILOT_CPU_S = 2.4
 AGAIN_CPU_S = 1.5
 AGAIN_MB = 100
+DIGEST = str(Path(__file__).with_name("content_digest.py"))
 SESSIONS_OF_BOUNDS = 100_000
 """The bounds of a second ingest and of a list are for so many sessions."""
 
@@ -57,6 +60,7 @@ def real(plan: Plan, machine: Machine) -> Iterator[Figure]:
         yield Figure("agentsview's store ÷ logs, without their bytes", size)
         shutil.rmtree(theirs)
     yield from _memory(plan, machine)
+    yield _content(plan, machine)
     yield from sized(plan, machine, logs, STORE_PER_REAL)
     yield from again(plan, machine, runs=plan.runs)
 
@@ -109,6 +113,28 @@ def _earlier(plan: Plan, machine: Machine) -> Command:
     folder = plan.work / "earlier"
     made = Machine(machine.home, folder)
     return made.command("ingest", before=empty(folder), PYTHONPATH=str(plan.before.source))
+
+
+def _content(plan: Plan, machine: Machine) -> Figure:
+    """Say how many of four digests are not those of the earlier revision: none, if it stores the same of these logs."""
+    before = plan.before
+    name = f"records, turns, sessions, logs: not as with {before.revision}"
+    if before.source is None:
+        return not_measured(name, before.why_not)
+    try:
+        spend(_earlier(plan, machine))
+        ours = _digests(machine)
+        theirs = _digests(Machine(machine.home, plan.work / "earlier"), PYTHONPATH=str(before.source))
+    except Failed as failed:
+        return not_measured(name, " ".join(str(failed).split())[-200:])
+    told = ", ".join(f"{kind} {digest[:12]}" for kind, digest in ours.items())
+    return Figure(name, sum(ours[kind] != theirs[kind] for kind in ours), note=told)
+
+
+def _digests(machine: Machine, **more: str) -> dict[str, str]:
+    env = environment(machine.home, machine.folder, **more)
+    told: dict[str, str] = json.loads(answer(Command([sys.executable, "-P", DIGEST, str(machine.store)], env)))
+    return told
 
 
 def sized(plan: Plan, machine: Machine, logs: float, most: float) -> Iterator[Figure]:
