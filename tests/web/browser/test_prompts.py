@@ -24,6 +24,18 @@ if TYPE_CHECKING:
 
 SLOWLY, LISTENING, QUICKLY = "Take your time", "Listen to me", "Be quick"
 """Prompts by which the scripted agent knows what to do."""
+RENEWED = """async () => {
+  const text = await (await fetch(location)).text();
+  const detail = new DOMParser().parseFromString(text, "text/html");
+  document.dispatchEvent(new CustomEvent("renewed", { detail }));
+}"""
+"""What the page does when a run begins or something was stored."""
+SENT_AND_TYPED = """(words) => {
+  const field = document.querySelector(".prompt-field textarea");
+  field.form.requestSubmit();
+  field.value = words;
+}"""
+"""Typing before the answer can have come."""
 SESSION = re.compile(r"/s/\w+(#.*)?$")
 
 
@@ -153,6 +165,28 @@ def test_a_run_is_stopped_and_what_was_typed_meanwhile_stays(desk: Desk) -> None
     desk.tab.until(lambda: stop.count() == 0)
     assert desk.field.input_value() == "half a thought"
     assert desk.turns(uid, 2)[1].outcome == "cancelled"
+
+
+def test_a_way_that_was_chosen_stays_when_the_page_is_renewed(desk: Desk) -> None:
+    uid = desk.session()
+    desk.send(SLOWLY)
+    desk.stop()
+    chosen = desk.tab.page.get_by_label("to the agent, between its steps")
+    chosen.check()
+    desk.tab.js(RENEWED)
+    assert chosen.is_checked()
+    desk.gate.touch()
+    desk.turns(uid, 2)
+
+
+def test_what_is_typed_while_a_prompt_is_sent_stays(desk: Desk) -> None:
+    uid = desk.session()
+    desk.field.fill(QUICKLY)
+    desk.tab.js(SENT_AND_TYPED, "the next thought")
+    desk.tab.seen("the quick answer")
+    desk.turns(uid, 2)
+    desk.tab.until(lambda: desk.tab.page.get_by_text("sending …").count() == 0)
+    assert desk.field.input_value() == "the next thought"
 
 
 def test_a_prompt_begins_a_branch_at_an_entry(desk: Desk) -> None:

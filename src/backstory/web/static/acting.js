@@ -38,7 +38,9 @@
         location.assign(where);
         return;
       }
-      if (form.matches(".cancel")) fresh.querySelector("textarea").value = typed;
+      // What was typed while the prompt was sent was not sent: it stays.
+      const now = field.querySelector("textarea").value;
+      if (form.matches(".cancel") || now !== typed) fresh.querySelector("textarea").value = now;
       field.replaceWith(fresh);
       fresh.querySelector("textarea").focus({ preventScroll: true });
       document.dispatchEvent(new CustomEvent("acted"));
@@ -58,7 +60,9 @@
   document.addEventListener("renewed", (event) => {
     const field = document.querySelector(".prompt-field"), fresh = event.detail?.querySelector(".prompt-field");
     if (!field || !fresh || field.ariaBusy === "true") return;
+    const chosen = field.querySelector(".ways :checked")?.value;
     for (const part of [".ways", ".waits"]) field.querySelector(part)?.replaceWith(fresh.querySelector(part));
+    for (const way of field.querySelectorAll(".ways input")) if (way.value === chosen) way.checked = true;
     const known = field.querySelector("form.cancel"), now = fresh.querySelector("form.cancel");
     if (known && !now) known.remove();
     if (!known && now) field.append(now);
