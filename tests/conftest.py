@@ -73,6 +73,8 @@ def pytest_collection(session: pytest.Session) -> None:
 
     Where nothing is compiled yet, all of them would else compile each module at the same time.
     """
+    # Whatever is made now is kept.
+    gc.disable()
     worker = getattr(session.config, "workerinput", None)
     if worker is None or session.config.args_source != pytest.Config.ArgsSource.TESTPATHS:
         return
@@ -99,6 +101,7 @@ def pytest_collection_finish() -> None:
     """Have no garbage looked for in the tests themselves: they are most of what there is."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture
