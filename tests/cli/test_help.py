@@ -33,6 +33,8 @@ def test_a_group_of_commands_alone_prints_its_help(bare: Shell, group: str) -> N
     [
         (("serch",), "search"), (("lst",), "list"), (("queue", "lst"), "list"), (("config", "gett"), "get"),
         (("branch", "restor"), "restore"), (("help", "serch"), "search"), (("help", "queue", "drp"), "drop"),
+        (("standup",), "report standup"),
+        (("install",), "mcp install or skill install"), (("add",), "queue add or board add"),
     ],
 )  # fmt: skip
 def test_the_command_that_was_probably_meant_is_named(bare: Shell, words: tuple[str, ...], meant: str) -> None:

@@ -133,10 +133,14 @@ def _write_examples(ctx: click.Context, formatter: click.HelpFormatter) -> None:
 
 
 def no_command(group: click.Group, ctx: click.Context, name: str) -> click.UsageError:
-    """The error for a command that does not exist."""
+    """The error for a command that does not exist; it names those of two words that end so, else the nearest."""
     from backstory.errors import nearest
 
-    near = nearest(name, group.list_commands(ctx))
+    longer = [
+        f"{each} {name}" for each in group.list_commands(ctx)
+        if isinstance(command := group.get_command(ctx, each), click.Group) and name in command.list_commands(ctx)
+    ]  # fmt: skip
+    near = " or ".join(longer) or nearest(name, group.list_commands(ctx))
     return click.UsageError(f"No such command {name!r}.{f' Did you mean {near}?' if near else ''}", ctx)
 
 
