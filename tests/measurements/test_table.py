@@ -26,13 +26,13 @@ def test_the_table_is_whole_without_peers_and_earlier_revisions(
     monkeypatch.setattr(ingests, "COPILOT_TURNS", 40)
     monkeypatch.setattr(table, "_few_queries", lambda plan: ["--queries", "5", "--rounds", "1"])
     in_turn, alone = measuring.in_turn, table.alone
-    few = {"run": ["--runs", "1"], "syncing": ["--sessions", "50"]}
+    few = {"run": ["--runs", "1"], "syncing": ["--sessions", "50"], "arriving": ["--turns", "1"]}
     monkeypatch.setattr(table, "alone", lambda plan, name, *words: alone(plan, name, *words, *few.get(name, [])))
     monkeypatch.setattr(startup, "in_turn", lambda commands, runs, *more: in_turn(commands, 1, *more))
     # The program that makes logs reads its words from this machine: much less of it does for few logs.
     program = Path(homes.__file__).with_name("make_logs.py").read_text("utf-8")
     assert POOL in program
-    (tmp_path / "make_logs.py").write_text(program.replace(POOL, "POOL_LIMIT = 3_000_000"), "utf-8")
+    (tmp_path / "make_logs.py").write_text(program.replace(POOL, "POOL_LIMIT = 1_000_000"), "utf-8")
     monkeypatch.setattr(homes, "__file__", str(tmp_path / "homes.py"))
     out = tmp_path / "figures.json"
     monkeypatch.setattr(sys, "argv", ["bench", str(SAMPLES), "--quick", "--runs", "1", "--json", str(out)])
