@@ -9,6 +9,8 @@ import pytest
 
 from backstory.cli.tui import blocks, session_feed
 from backstory.cli.tui.blocks import SessionView
+from backstory.cli.tui.session_feed import SessionFeed
+from backstory.cli.tui.session_screen import SessionScreen
 from backstory.conversation.tree import Point
 from backstory.model import AssistantText, Complete, ToolCall, ToolResult, UserMessage
 from backstory.workspace.history.blocks import content_of
@@ -21,7 +23,7 @@ from tests.support.two_stores import Place
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backstory.workspace.history.blocks import Content
+    from backstory.workspace.history.blocks import Content, Key
 
 pytestmark = pytest.mark.slow
 TURNS = 60
@@ -145,3 +147,24 @@ def test_the_end_is_shown_while_the_rest_is_read(long: Long, words: str, monkeyp
         piloted(test)
     finally:
         may_read.set()
+
+
+def test_what_is_shown_first_is_as_high_as_what_is_there_for_it(long: Long, monkeypatch: pytest.MonkeyPatch) -> None:
+    heights, run = list[int](), SessionFeed.run
+
+    def noted(feed: SessionFeed, uid: str, goal: Key | None) -> None:
+        assert isinstance(feed._shown_by, SessionScreen)
+        heights.append(feed._shown_by.pane.size.height)
+        run(feed, uid, goal)
+
+    monkeypatch.setattr(SessionFeed, "run", noted)
+    environ = {"HOME": str(long.place.home), "BACKSTORY_HOME": str(long.place.home), "PATH": ""}
+
+    async def test() -> None:
+        async with screen(long.place.home, environ) as seen:
+            await seen.until_seen("1 session")
+            await seen.press("enter")
+            opened = await seen.opened("S1 long · completed")
+            assert heights == [opened.pane.size.height]
+
+    piloted(test)

@@ -92,7 +92,8 @@ class SessionScreen(Screen[None]):
             self.action_write()
             return
         self._status.show(output.style("reading …", dim=True))
-        self.reload(None if self._goal is None else (self._goal, 0))
+        # What is read first is as high as the pane, which has no height before.
+        self.call_after_refresh(self.reload, None if self._goal is None else (self._goal, 0))
 
     def on_resize(self) -> None:
         """Fit the lines to the width."""
@@ -124,7 +125,7 @@ class SessionScreen(Screen[None]):
 
     def look_at(self) -> tuple[SessionView, int]:
         """The way the session is looked at, and how many lines are seen of it."""
-        return self.pane.view_of(self.columns), self.pane.size.height or self.app.size.height
+        return self.pane.view_of(self.columns), self.pane.size.height
 
     def look(self, lines: Sequence[ShownLine]) -> None:
         """Show the end of the session until it is read."""
