@@ -39,7 +39,7 @@ def decode(line: bytes, decoder: msgspec.json.Decoder[T]) -> list[T]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     try:
-        return [_converted(each, decoder.type) for each in patiently(line)]
+        return [_converted(each, decoder) for each in patiently(line)]
     except (msgspec.ValidationError, RecursionError) as refused:
         raise NotJson(str(refused)) from refused
 
@@ -52,12 +52,13 @@ def first(line: bytes, decoder: msgspec.json.Decoder[T]) -> T | None:
         return None
 
 
-def _converted(value: Any, kind: type[T]) -> T:
+def _converted(value: Any, decoder: msgspec.json.Decoder[T]) -> T:
     try:
-        return msgspec.convert(value, kind, strict=False)
+        found: T = msgspec.convert(value, decoder.type, strict=False)
     except msgspec.ValidationError:
         # What is kept as it stands in the line can only be taken from text.
-        return msgspec.json.decode(encoded(value), type=kind, strict=False)
+        found = msgspec.json.decode(encoded(value), type=decoder.type, strict=False)
+    return found
 
 
 def patiently(line: bytes) -> list[Any]:

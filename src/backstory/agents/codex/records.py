@@ -353,7 +353,8 @@ def decode_fitting(line: bytes, decoder: msgspec.json.Decoder[S]) -> list[S]:
     try:
         return [decoder.decode(line)]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return [fitted(each, decoder.type) for each in jsonl.patiently(line)]
+        kind: Any = decoder.type
+        return [fitted(each, kind) for each in jsonl.patiently(line)]
 
 
 def fitted(given: dict[str, Any], kind: type[S]) -> S:

@@ -84,7 +84,7 @@ class SessionScreen(Screen[None]):
         yield self._foot
 
     def on_mount(self) -> None:
-        """Read the session."""
+        """Read the session as soon as the pane has a height: what is read first is as high."""
         self.set_focus(self.pane)
         self.say("")
         if self.uid is None:
@@ -92,7 +92,6 @@ class SessionScreen(Screen[None]):
             self.action_write()
             return
         self._status.show(output.style("reading …", dim=True))
-        # What is read first is as high as the pane, which has no height before.
         self.call_after_refresh(self.reload, None if self._goal is None else (self._goal, 0))
 
     def on_resize(self) -> None:
