@@ -9,8 +9,6 @@ import pytest
 
 from backstory.cli.tui import blocks, session_feed
 from backstory.cli.tui.blocks import SessionView
-from backstory.cli.tui.session_feed import SessionFeed
-from backstory.cli.tui.session_screen import SessionScreen
 from backstory.conversation.tree import Point
 from backstory.model import AssistantText, Complete, ToolCall, ToolResult, UserMessage
 from backstory.workspace.history.blocks import content_of
@@ -128,36 +126,36 @@ def test_the_end_is_shown_while_the_rest_is_read(long: Long, words: str, monkeyp
 
     async def test() -> None:
         async with screen(long.place.home, environ) as seen:
-            await seen.until_seen("1 session")
-            if words:
-                await seen.press("slash")
-                await seen.type(f'"question {words}"')
-                await seen.until_seen("1 in texts")
+            try:
+                await seen.until_seen("1 session")
+                if words:
+                    await seen.press("slash")
+                    await seen.type(f'"question {words}"')
+                    await seen.until_seen(" 1 in texts")
+                    await seen.settled()
+                    await seen.press("enter")
                 await seen.press("enter")
-            await seen.press("enter")
-            await seen.until_seen(f"❯ Question {words}" if words else f"answer {TURNS - 1}")
-            assert "reading" in seen.shown()
-            before = [each[:70].rstrip() for each in seen.shown().splitlines()[:15]]
-            may_read.set()
+                # A list of hits has the words, too.
+                sought = f"❯ Question {words}" if words else f"answer {TURNS - 1}"
+                await seen.until_seen("reading what is before", sought)
+                before = [each[:70].rstrip() for each in seen.shown().splitlines()[:15]]
+            finally:
+                may_read.set()
             await seen.opened("S1 long · completed")
             # The bar beside the entries is there only when all of them are counted.
             assert [each[:70].rstrip() for each in seen.shown().splitlines()[:15]] == before
 
-    try:
-        piloted(test)
-    finally:
-        may_read.set()
+    piloted(test)
 
 
 def test_what_is_shown_first_is_as_high_as_what_is_there_for_it(long: Long, monkeypatch: pytest.MonkeyPatch) -> None:
-    heights, run = list[int](), SessionFeed.run
+    heights, look = list[int](), blocks.first_look
 
-    def noted(feed: SessionFeed, uid: str, goal: Key | None) -> None:
-        assert isinstance(feed._shown_by, SessionScreen)
-        heights.append(feed._shown_by.pane.size.height)
-        run(feed, uid, goal)
+    def noted(reader: Reader, located: LocatedSession, view: SessionView, lines: int, goal: Key | None) -> Any:
+        heights.append(lines)
+        return look(reader, located, view, lines, goal)
 
-    monkeypatch.setattr(SessionFeed, "run", noted)
+    monkeypatch.setattr(blocks, "first_look", noted)
     environ = {"HOME": str(long.place.home), "BACKSTORY_HOME": str(long.place.home), "PATH": ""}
 
     async def test() -> None:

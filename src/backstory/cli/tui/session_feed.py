@@ -31,15 +31,12 @@ if TYPE_CHECKING:
     from backstory.model import Event
     from backstory.workspace.history.blocks import Content, Key
 
-
 IDLE_SHARE, IDLE_WAIT_S = 10, 1.0
 """A session in which nothing happens is looked at after a tenth of that time again, at the latest after so long."""
-
-
+LAID_OUT_S, POLL_S = 2.0, 0.005
+"""A screen is laid out within this time; a terminal may be too small for it."""
 READ_AT_MOST = 3
 """A session that grows whenever it is read is shown all the same."""
-
-
 LOOKED_FOR_TASKS = 500
 """The number of entries at the end of a running session in which its list of what there is to do is looked for."""
 
@@ -58,7 +55,7 @@ class ShowsSession(Protocol):
         """The width of what is shown."""
 
     def look_at(self) -> tuple[SessionView, int]:
-        """The way the session is looked at, and how many lines are seen of it."""
+        """The way the session is looked at, and how many lines are seen of it: 0 before the screen is laid out."""
 
     def look(self, lines: Sequence[ShownLine]) -> None:
         """Show the end of the session until it is read."""
@@ -113,7 +110,7 @@ class SessionFeed:
                         ended.clear()
 
                 if not self._has_read:
-                    self._look(uid, goal)
+                    self._look(worker, uid, goal)
                 _pause(worker, 0)
                 following = Following(workspace, located, machine=storing_machine(self._of), wait=wait)
                 content = self._content(uid)
@@ -140,9 +137,12 @@ class SessionFeed:
                 break
         return content
 
-    def _look(self, uid: str, goal: Key | None) -> None:
+    def _look(self, worker: Worker[None], uid: str, goal: Key | None) -> None:
         """Show the end of a long session, or what is around an entry: all of it takes a while to read."""
-        view, lines = self._shown_by.look_at()
+        latest = time.monotonic() + LAID_OUT_S
+        while not (looked_at := self._shown_by.look_at())[1] and time.monotonic() < latest:
+            _pause(worker, POLL_S)
+        view, lines = looked_at
         if found := blocks.first_look(self._of.reader, self._of.workspace.resolve(uid), view, lines, goal):
             self._call(self._shown_by.look, found)
 

@@ -84,7 +84,7 @@ class SessionScreen(Screen[None]):
         yield self._foot
 
     def on_mount(self) -> None:
-        """Read the session as soon as the pane has a height: what is read first is as high."""
+        """Read the session."""
         self.set_focus(self.pane)
         self.say("")
         if self.uid is None:
@@ -92,7 +92,7 @@ class SessionScreen(Screen[None]):
             self.action_write()
             return
         self._status.show(output.style("reading …", dim=True))
-        self.call_after_refresh(self.reload, None if self._goal is None else (self._goal, 0))
+        self.reload(None if self._goal is None else (self._goal, 0))
 
     def on_resize(self) -> None:
         """Fit the lines to the width."""
@@ -123,7 +123,7 @@ class SessionScreen(Screen[None]):
         self.say(why)
 
     def look_at(self) -> tuple[SessionView, int]:
-        """The way the session is looked at, and how many lines are seen of it."""
+        """The way the session is looked at, and how many lines are seen of it: 0 before the screen is laid out."""
         return self.pane.view_of(self.columns), self.pane.size.height
 
     def look(self, lines: Sequence[ShownLine]) -> None:
