@@ -35,7 +35,7 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# While you work: every room, without what is marked slow; under a minute on two cores. It does not replace `make test`.
+# While you work: every room, without what is marked slow; under two minutes on two cores. It does not replace `make test`.
 quick: $(READY)
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
