@@ -9,6 +9,7 @@ import pytest
 
 from backstory.cli.tui import blocks, session_feed
 from backstory.cli.tui.blocks import SessionView
+from backstory.cli.tui.session_screen import SessionScreen
 from backstory.conversation.tree import Point
 from backstory.model import AssistantText, Complete, ToolCall, ToolResult, UserMessage
 from backstory.workspace.history.blocks import content_of
@@ -149,13 +150,18 @@ def test_the_end_is_shown_while_the_rest_is_read(long: Long, words: str, monkeyp
 
 
 def test_what_is_shown_first_is_as_high_as_what_is_there_for_it(long: Long, monkeypatch: pytest.MonkeyPatch) -> None:
-    heights, look = list[int](), blocks.first_look
+    heights, look, look_at, early = list[int](), blocks.first_look, SessionScreen.look_at, [0, 0]
+
+    def asked_early(shown_by: SessionScreen) -> tuple[SessionView, int]:
+        view, lines = look_at(shown_by)
+        return view, early.pop() if early else lines
 
     def noted(reader: Reader, located: LocatedSession, view: SessionView, lines: int, goal: Key | None) -> Any:
         heights.append(lines)
         return look(reader, located, view, lines, goal)
 
     monkeypatch.setattr(blocks, "first_look", noted)
+    monkeypatch.setattr(SessionScreen, "look_at", asked_early)
     environ = {"HOME": str(long.place.home), "BACKSTORY_HOME": str(long.place.home), "PATH": ""}
 
     async def test() -> None:
